@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 
 from mainspring import events as events
 from mainspring.errors import (
+    AlreadyEnqueued,
     DatabaseUnavailable,
     Fenced,
     InvalidArguments,
@@ -65,10 +66,12 @@ if TYPE_CHECKING:
     from mainspring.tasks.declare.handle import Handle
     from mainspring.tasks.declare.promise import Failure, Outcome, Promise
     from mainspring.tasks.declare.task import Task
+    from mainspring.tasks.declare.unique import Unique
     from mainspring.tasks.run.context import Context
     from mainspring.version import __version__ as __version__
 
 __all__ = [
+    "AlreadyEnqueued",
     "Change",
     "Codec",
     "Context",
@@ -98,6 +101,7 @@ __all__ = [
     "Sink",
     "Task",
     "TaskFailed",
+    "Unique",
     "Untouched",
     "Update",
     "first_of",
@@ -131,6 +135,7 @@ if not TYPE_CHECKING:  # else every name would be there for a type checker
             "tasks.declare.handle": "Handle",
             "tasks.declare.promise": "Failure Outcome Promise",
             "tasks.declare.task": "Task",
+            "tasks.declare.unique": "Unique",
             "version": "__version__",
         },
     )

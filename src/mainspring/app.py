@@ -72,6 +72,7 @@ from mainspring.tasks.declare.task import (
     as_names,
     check_given,
 )
+from mainspring.tasks.declare.unique import Unique, UniquePolicy, as_unique
 from mainspring.tasks.enqueue.enqueue import Enqueuer
 from mainspring.tasks.run.context import Context
 from mainspring.tasks.run.queue import never_run, queue_settings, schedules
@@ -160,6 +161,7 @@ class Mainspring(DatabaseHost, Advancing):
         group_concurrency: int | None = None,
         group_rate: float | None = None,
         searchable: Iterable[str] | None = None,
+        unique: Unique | UniquePolicy | None = None,
         cron: str | Iterable[str] | None = None,
         zone: str = "UTC",
         cron_args: Mapping[str, object] | None = None,
@@ -203,6 +205,7 @@ class Mainspring(DatabaseHost, Advancing):
         (this and the other times may be a timedelta too).
         `concurrency`, `rate` (starts a second): limits over all workers; `group_concurrency`,
         `group_rate`: the same for each group. `searchable`: arguments by which history is indexed.
+        `unique`: what a call does whose key is taken, a policy or a `Unique(...)`.
         `cron`, `zone`: enqueued whenever the cron line (or one of several) says, with `cron_args`; see
         `app.schedule` for `catch_up`, `catch_up_max`, `tick_argument`. `hold_after`: seconds after which
         a run is marked in its row (0: before it starts). `crash_limit`: parked after so many deaths of a
@@ -253,9 +256,13 @@ class Mainspring(DatabaseHost, Advancing):
             raise InvalidSetting(f"retry must be a RetryPolicy, got {retry!r}")
         searchable = as_names("searchable", given.pop("searchable", None))
         check_given(name, given, REACTIVE_ONLY)
-        settings = TaskSettings(name=name, retry=retry, searchable=searchable, **given)
+        unique = None if (wanted := given.pop("unique", None)) is None else as_unique(wanted)
+        settings = TaskSettings(
+            name=name, retry=retry, searchable=searchable, unique=unique, **given
+        )
         signature = Signature(name, function, Context)
         signature.check_fields("searchable", searchable)
+        signature.check_fields("unique", () if unique is None else tuple(unique.by))
         task: Task[..., object] = Task(function, settings, signature, self._enqueuer)
         queue_settings(task, never_run)  # refuses what is out of range now, not in the worker
         schedules(task)
@@ -378,7 +385,7 @@ class Mainspring(DatabaseHost, Advancing):
         self.find_task(task)
         id = own_id(task, id)
         return Handle(
-            task, id if key is None else grouped_key(group, key), id, False, self._enqueuer
+            task, id if key is None else grouped_key(group, key), id, "existing", self._enqueuer
         )
 
     def find_task(self, name: str) -> Task[..., Any]:

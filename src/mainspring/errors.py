@@ -187,6 +187,16 @@ class TaskFailed(MainspringError, code="task_failed"):
         super().__init__(message)
 
 
+class AlreadyEnqueued(MainspringError, code="already_enqueued"):
+    """A call was refused because another has its key; `id` is that of the other. Nothing was enqueued."""
+
+    def __init__(self, message: str, *, task: str, key: str, id: str) -> None:
+        self.task = task
+        self.key = key
+        self.id = id
+        super().__init__(message)
+
+
 class ResultTimeout(MainspringError, TimeoutError, code="result_timeout"):
     """Raised by `handle.result(timeout=...)` when the task has not ended in time."""
 

@@ -13,6 +13,7 @@ from mainspring.crash_points import STEPS
 
 def test_the_names_of_the_package() -> None:
     assert mainspring.__all__ == [
+        "AlreadyEnqueued",
         "Change",
         "Codec",
         "Context",
@@ -42,6 +43,7 @@ def test_the_names_of_the_package() -> None:
         "Sink",
         "Task",
         "TaskFailed",
+        "Unique",
         "Untouched",
         "Update",
         "first_of",
@@ -176,6 +178,7 @@ def test_the_options_of_a_task() -> None:
         "group",
         "key",
         "expires_at",
+        "unique",
         "on",
         "unknown",  # none: refused with the nearest that there is
     ]

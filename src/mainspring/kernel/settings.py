@@ -117,6 +117,7 @@ class QueueSettings:
     group_concurrency: int | None = None
     group_rate: float | None = None
     searchable: tuple[str, ...] = ()
+    unique: Mapping[str, object] | None = None  # what a call does whose key is taken (unique.sql)
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     any_pass: bool = False  # takes the first result that comes, even of an overtaken run
     # A background queue: all of them together have at most this share of a worker's slots, and at
@@ -137,6 +138,8 @@ class QueueSettings:
     slots: int | None = None
     # Whom its runs need. While that one is away, nothing of the queue is read, and nothing starts.
     endpoint: Endpoint | None = None
+    # Whoever enqueues a call under a key of its own must see whether one runs: those are held first.
+    holds_keyed: bool = False
     # Told of visits that were just read, before any of them starts: what they will need can be fetched for
     # all of them at once. Queues with the same one are told together. Must not raise, nor take
     # long: nothing is read meanwhile.
@@ -183,6 +186,8 @@ class QueueSettings:
         }
         if self.priority != DEFAULT_PRIORITY:
             declared["priority"] = self.priority
+        if self.unique is not None:
+            declared["unique"] = dict(self.unique)
         if self.policy:
             declared["policy"] = dict(self.policy)
         return declared

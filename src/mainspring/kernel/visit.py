@@ -49,6 +49,7 @@ class Visit(msgspec.Struct, frozen=True, gc=False):
     payload: str
     # Where its row lay when it was read (ctid): a hint, which a settle tries before it searches the key.
     address: str | None = None
+    keyed: bool = False  # its key is not its id: another may be offered under it
     read_at: float = 1e18  # the local moment at which its read was sent; never stale unless set
 
     @property

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from mainspring import clock
+from mainspring.db.batcher import Batcher
 from mainspring.db.database import Database
 from mainspring.db.reconnecting import Line, until_reachable
 from mainspring.db.shared import Haste
@@ -20,7 +21,7 @@ from mainspring.kernel.chores import run_chores, run_glances
 from mainspring.kernel.layer import Layer
 from mainspring.kernel.lease.doubts import Doubts
 from mainspring.kernel.lease.heart import Heart
-from mainspring.kernel.lease.holds import hold_arguments
+from mainspring.kernel.lease.holds import Timed, hold_arguments
 from mainspring.kernel.lease.loop_port import LoopPort
 from mainspring.kernel.outcome import Outcome
 from mainspring.kernel.owned import Owned
@@ -72,6 +73,7 @@ class Worker:
         line = self.port.line
         self._listening = Line(database, "listener")
         self._side = line()
+        self._holding = Batcher(self._hold_all)  # of runs that are held before they start
         self.reader = Reader(
             database,
             # It writes only notes (reach, sleep): they need not survive a crash of the server.
@@ -256,6 +258,7 @@ class Worker:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._holding.close()
         self.heart.end()
         await self._in_time(self.heart.join)
         try:
@@ -291,11 +294,15 @@ class Worker:
     # -- the life of a run
 
     async def _hold_now(self, run: Run, work_timeout: float | None) -> bool:
-        values = hold_arguments([(run, work_timeout)], self.owned.worker_id)
-        async with self._side.use() as connection:
-            if await connection.rows(SQL["hold"], int, **values):
-                run.hold()
+        if await self._holding((run, work_timeout)):
+            run.hold()
         return run.held
+
+    async def _hold_all(self, runs: Sequence[Timed]) -> Sequence[bool]:
+        values = hold_arguments(runs, self.owned.worker_id)
+        async with self._side.use() as connection:
+            held = set(await connection.rows(SQL["hold"], int, **values))
+        return [run.token in held for run, _ in runs]
 
     def filled(self) -> None:
         """Visits were read: start what can be; what must wait may be for another worker."""

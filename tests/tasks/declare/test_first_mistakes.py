@@ -166,7 +166,7 @@ class TestCalls:
         )
         assert told(InvalidSetting, lambda: note.options(countdown=3)) == (
             "task 'note' has no option 'countdown'; there are at, delay, expires_at, group, key, on, "
-            "priority"
+            "priority, unique"
         )
         assert told(InvalidSetting, lambda: order.options(atrs={})) == (
             "process 'order' has no option 'atrs'; did you mean 'attrs'?"

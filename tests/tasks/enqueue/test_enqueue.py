@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import psycopg
 import pytest
 
-from mainspring import Mainspring
+from mainspring import Mainspring, RetryPolicy, TaskFailed, Unique
 from mainspring.errors import InvalidArguments, InvalidSetting, UnknownTask
 from mainspring.kernel.visit import shard_of
 from mainspring.testing import run_until_idle
@@ -252,15 +252,18 @@ async def test_within_a_priority_the_oldest_goes_first(app, order) -> None:
 
 
 async def test_a_key_that_is_taken_answers_the_task_that_has_it(app, order, database_url) -> None:
-    """T13: and nothing else happens."""
+    """T13: it is offered again, and nothing else happens."""
     keyed = app.tasks["note"].options(key="k")
     first = await keyed.enqueue(n=1)
-    before = rows(database_url)
+    [before] = rows(database_url)
 
     second = await keyed.enqueue(n=2)
 
-    assert (second.id, second.is_new) == (first.id, False)
-    assert rows(database_url) == before
+    assert (second.id, second.outcome, second.is_new) == (first.id, "existing", False)
+    [after] = rows(database_url)
+    assert after["version"] != before["version"]
+    same = dict.fromkeys(["version", "changed_at"])
+    assert {**after, **same} == {**before, **same}
 
 
 async def test_a_key_is_free_again_when_its_task_has_ended(app, order) -> None:
@@ -276,8 +279,8 @@ async def test_a_key_is_free_again_when_its_task_has_ended(app, order) -> None:
     assert order == [1, 2]
 
 
-async def test_a_key_of_a_parked_task_stays_taken(app) -> None:
-    from mainspring import RetryPolicy
+async def test_a_key_of_a_parked_task_is_taken_over(app) -> None:
+    """T13: one failure does not swallow what is asked for later."""
 
     @app.task(retry=RetryPolicy(attempts=1))
     async def fails() -> None:
@@ -286,7 +289,12 @@ async def test_a_key_of_a_parked_task_stays_taken(app) -> None:
     first = await fails.options(key="k").enqueue()
     await run_until_idle(app)
 
-    assert (await fails.options(key="k").enqueue()).id == first.id
+    told = await fails.options(key="k", unique=Unique(on_parked="return")).enqueue()
+    assert (told.id, told.outcome, told.is_new) == (first.id, "parked", False)
+    second = await fails.options(key="k").enqueue()
+    assert (second.outcome, second.is_new) == ("restarted", True)
+    with pytest.raises(TaskFailed, match=f"gave way to call {second.id} under its key"):
+        await first.result()
 
 
 async def test_a_key_holds_within_its_group(app, order) -> None:

@@ -32,8 +32,8 @@ PATIENCE_SECONDS = 60.0
 # Views read functions, enqueue and the captures call the rest: an order that works from nothing. History
 # comes after visit_status, as whoever asks for a result takes them: else each would wait for the other.
 _FUNCTIONS = (
-    *("now", "clock", "shard", "uuid7", "token", "wake", "enqueue"),
-    *("enqueue_calls", "enqueue_many"),
+    *("now", "clock", "shard", "uuid7", "token", "wake", "unique"),
+    *("enqueue", "enqueue_calls", "enqueue_many"),
     *("advance", "views", "history", "history_days", "violations", "result_of"),
     *("canonical_keys", "offer_visits", "offer_batch", "offering", "move_visits", "delete_visits"),
     *("end_entities", "changed"),

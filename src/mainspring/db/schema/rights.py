@@ -17,6 +17,10 @@ ENQUEUE_FUNCTIONS = (
     "enqueue_many(text[], text[], timestamptz[], interval[], timestamptz[], integer[], text[], text[])",
     "enqueue_calls(text[], text[], timestamptz[], interval[], timestamptz[], integer[], text[], text[],"
     " uuid[])",
+    "enqueue_each(text[], text[], timestamptz[], interval[], timestamptz[], integer[], text[], text[],"
+    " uuid[], text[])",
+    "enqueue_unique(text, jsonb, text, text, text[], double precision, text, double precision,"
+    " timestamptz, integer, text)",
     "result_of(text, uuid, text)",
 )
 # What an application that is trusted inserts and copies by itself, and what that asks of the tables.

@@ -821,6 +821,51 @@ CREATE FUNCTION mainspring.clock() RETURNS timestamp with time zone
     LANGUAGE sql PARALLEL SAFE
     AS $$select pg_catalog.clock_timestamp()$$;
 
+CREATE FUNCTION mainspring.now() RETURNS timestamp with time zone
+    LANGUAGE sql STABLE PARALLEL SAFE
+    AS $$select pg_catalog.now()$$;
+
+CREATE TABLE mainspring.visit (
+    shard integer NOT NULL,
+    key text NOT NULL COLLATE pg_catalog."C",
+    queue text NOT NULL COLLATE pg_catalog."C",
+    id uuid NOT NULL,
+    grp text COLLATE pg_catalog."C",
+    priority smallint DEFAULT 5 NOT NULL,
+    due_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
+    version bigint NOT NULL,
+    attempt integer DEFAULT 0 NOT NULL,
+    crashes integer DEFAULT 0 NOT NULL,
+    work_timeouts integer DEFAULT 0 NOT NULL,
+    pass bigint,
+    holder uuid,
+    started_at timestamp with time zone,
+    held_until timestamp with time zone,
+    expires_at timestamp with time zone,
+    parked_at timestamp with time zone,
+    offered_while_parked boolean DEFAULT false NOT NULL,
+    error text,
+    payload jsonb NOT NULL,
+    created_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
+    changed_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
+    follow_up jsonb
+)
+WITH (fillfactor='90', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0.2');
+
+CREATE FUNCTION mainspring.close_call(call mainspring.visit, outcome mainspring.outcome, reason text) RETURNS void
+    LANGUAGE sql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    insert into mainspring.history_run (day, run, id, queue, key, grp, priority, attempt, outcome, worker_id, created_at, due_at,
+      started_at, ended_at, duration_ms, error, payload, searchable)
+    select (mainspring.now() at time zone 'UTC')::date, mainspring.token(), call.id, call.queue, call.key, call.grp, call.priority,
+      case when call.parked_at is null then least(call.attempt, 2147483646) + 1 else greatest(1, call.attempt) end,
+      close_call.outcome, '00000000-0000-0000-0000-000000000000', call.created_at, call.due_at, mainspring.now(), mainspring.now(), 0,
+      reason, call.payload,
+      (select array_agg(left(f || '=' || (call.payload ->> f), 500))
+        from mainspring.queue q, unnest(q.searchable) f where q.name = call.queue and call.payload ? f)
+  $$;
+
 CREATE FUNCTION mainspring.crawl_page(kind text, after text, most integer) RETURNS TABLE(key text)
     LANGUAGE plpgsql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -937,6 +982,22 @@ CREATE FUNCTION mainspring.diff_expression(relation oid, left_out text[]) RETURN
       group by a.attnum / 50
     ) pieces
   $_$;
+
+CREATE FUNCTION mainspring.done_since(queue text, key text, since timestamp with time zone) RETURNS uuid
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    AS $$
+begin
+  return (
+    select h.id from mainspring.history_run h
+    where h.key = done_since.key and h.queue = done_since.queue and h.day >= ((done_since.since - interval '7 days') at time zone 'UTC')::date
+      and h.outcome = 'done' and h.ended_at >= done_since.since
+    order by h.ended_at desc
+    limit 1);
+end
+$$;
 
 CREATE FUNCTION mainspring.drop_day(name text) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
@@ -1080,14 +1141,15 @@ CREATE FUNCTION mainspring.enqueue(task text, arguments jsonb DEFAULT '{}'::json
 declare
   fresh uuid := mainspring.uuid7();
   wanted_at timestamptz := greatest(coalesce(enqueue.due_at, mainspring.now()), mainspring.now());
-  visit_key text;
   count integer;
-  winner uuid;
+  placed record;
+  declared_unique jsonb;
   wanted_priority integer;
   full_at integer;
 begin
-  select coalesce(enqueue.priority, (q.declared ->> 'priority')::integer, 5), case when q.is_full then q.waiting_max end
-    into wanted_priority, full_at
+  select coalesce(enqueue.priority, (q.declared ->> 'priority')::integer, 5), case when q.is_full then q.waiting_max end,
+      q.declared -> 'unique'
+    into wanted_priority, full_at, declared_unique
     from mainspring.queue q where q.name = task and mainspring.may_enqueue(q);
   if not found then
     perform mainspring.refuse_task(task);
@@ -1116,32 +1178,47 @@ begin
   if grp = '' or octet_length(grp) > 255 then
     raise exception 'group of task % must have 1 to 255 bytes, got %', quote_literal(task), octet_length(grp) using errcode = 'invalid_parameter_value';
   end if;
+  if key is not null or declared_unique ? 'by' then
+    select p.* into placed from mainspring.place_calls(array[task], array[arguments::text], array[wanted_at], array[null::interval],
+      array[null::timestamptz], array[wanted_priority], array[grp], array[key], null, null) p;
+    if placed.outcome = 'rejected' then
+      perform mainspring.refuse_taken(array[task], placed.key, placed.id);
+    end if;
+    return placed.id;
+  end if;
   select shard_count into strict count from mainspring.install;
-  visit_key := case
-    when key is null then fresh::text
-    when grp is null and key !~ '^[0-9]+:' then key
-    else octet_length(coalesce(grp, '')) || ':' || coalesce(grp, '') || ':' || key
-  end;
-  loop
-    insert into mainspring.visit (shard, key, queue, id, grp, priority, due_at, version, payload, created_at, changed_at)
-    values (mainspring.shard(coalesce(enqueue.grp, visit_key), count), visit_key, task, fresh, enqueue.grp,
-      wanted_priority, wanted_at, mainspring.token(), arguments, mainspring.now(), mainspring.now())
-    on conflict do nothing;
-    if found then
-      perform mainspring.wake(task, wanted_at);
-      return fresh;
-    end if;
-    select v.id into winner from mainspring.visit v
-      where v.shard = mainspring.shard(coalesce(enqueue.grp, visit_key), count) and v.key = visit_key and v.queue = task;
-    if found then
-      return winner;
-    end if;
-    -- The one that had the key was settled between the two statements: insert again.
-  end loop;
+  insert into mainspring.visit (shard, key, queue, id, grp, priority, due_at, version, payload, created_at, changed_at)
+  values (mainspring.shard(coalesce(enqueue.grp, fresh::text), count), fresh::text, task, fresh, enqueue.grp, wanted_priority, wanted_at,
+    mainspring.token(), arguments, mainspring.now(), mainspring.now());
+  perform mainspring.wake(task, wanted_at);
+  return fresh;
 end
 $$;
 
 CREATE FUNCTION mainspring.enqueue_calls(tasks text[], arguments text[], due_ats timestamp with time zone[], delays interval[], expires_ats timestamp with time zone[], priorities integer[], groups text[], keys text[], ids uuid[]) RETURNS TABLE(id uuid, key text, is_new boolean)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+declare
+  item record;
+begin
+  for item in
+    select e.id, e.key, e.outcome
+    from mainspring.enqueue_each(tasks, arguments, due_ats, delays, expires_ats, priorities, groups, keys, ids, null) e
+  loop
+    if item.outcome in ('rejected', 'not placed') then
+      perform mainspring.refuse_taken(tasks, item.key, item.id);
+    end if;
+    id := item.id;
+    key := item.key;
+    is_new := item.outcome in ('new', 'after', 'restarted');
+    return next;
+  end loop;
+end
+$$;
+
+CREATE FUNCTION mainspring.enqueue_each(tasks text[], arguments text[], due_ats timestamp with time zone[], delays interval[], expires_ats timestamp with time zone[], priorities integer[], groups text[], keys text[], ids uuid[], uniques text[]) RETURNS TABLE(id uuid, key text, outcome text)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET enable_seqscan TO 'off'
@@ -1150,16 +1227,8 @@ CREATE FUNCTION mainspring.enqueue_calls(tasks text[], arguments text[], due_ats
     AS $$
 #variable_conflict use_column
 declare
-  shards integer := (select i.shard_count from mainspring.install i);
   moment timestamptz := mainspring.now();
   wrong record;
-  wanted uuid[];
-  fresh_tasks text[] := '{}';
-  fresh_ids uuid[] := '{}';
-  past integer[] := '{}';
-  found_past integer[];
-  ready jsonb;
-  missing integer;
 begin
   if cardinality(tasks) > 10000 then
     raise exception 'at most 10000 calls are enqueued at once, got %', cardinality(tasks)
@@ -1183,79 +1252,20 @@ begin
         when i.key = '' or octet_length(i.key) > 1024 then 'key must have 1 to 1024 bytes'
         when i.grp = '' or octet_length(i.grp) > 255 then 'group must have 1 to 255 bytes'
         when jsonb_typeof(i.arguments::jsonb) <> 'object' then 'arguments must be a JSON object'
+        when not coalesce(i.spec::jsonb ->> 'policy', 'again') = any ('{again,existing,reject,replace,debounce,keep_earliest}')
+          or not coalesce(i.spec::jsonb ->> 'on_parked', 'restart') = any ('{restart,return,reject}')
+          or coalesce(jsonb_typeof(i.spec::jsonb -> 'by'), 'array') <> 'array' then 'there is no such way to be unique'
       end as fault
-    from unnest(tasks, arguments, due_ats, delays, expires_ats, priorities, groups, keys)
-      as i(task, arguments, due_at, delay, expires_at, priority, grp, key)
+    from unnest(tasks, arguments, due_ats, delays, expires_ats, priorities, groups, keys, uniques)
+      as i(task, arguments, due_at, delay, expires_at, priority, grp, key, spec)
   ) i where i.fault is not null limit 1;
   if found then
     raise exception 'a call of task % cannot be enqueued: %', quote_literal(wrong.task), wrong.fault
       using errcode = 'invalid_parameter_value';
   end if;
-  wanted := array(select coalesce(i.id, mainspring.uuid7()) from unnest(tasks, ids) with ordinality as i(task, id, n) order by i.n);
-  loop
-    with item as (
-      select mainspring.shard(coalesce(i.grp, k.key), shards) as shard, k.key, i.task, i.id, i.grp,
-        coalesce(i.priority, (q.declared ->> 'priority')::integer, 5) as priority,
-        greatest(coalesce(i.due_at, moment + i.delay, moment), moment) as due_at, i.expires_at, i.arguments
-      from unnest(tasks, arguments, due_ats, delays, expires_ats, priorities, groups, keys, wanted) with ordinality
-        as i(task, arguments, due_at, delay, expires_at, priority, grp, own, id, n)
-      join mainspring.queue q on q.name = i.task
-      cross join lateral (select case
-        when i.own is null then i.id::text
-        when i.grp is null and i.own !~ '^[0-9]+:' then i.own
-        else octet_length(coalesce(i.grp, '')) || ':' || coalesce(i.grp, '') || ':' || i.own
-      end as key) k
-      where i.n <> all (past)
-      order by 1, 2, 3
-    ),
-    fresh as (
-      insert into mainspring.visit (shard, key, queue, id, grp, priority, due_at, expires_at, version, payload, created_at, changed_at)
-      select shard, key, task, id, grp, priority, due_at, expires_at, mainspring.token(), arguments::jsonb, moment, moment from item
-      on conflict do nothing
-      returning queue, id
-    )
-    select fresh_tasks || array_agg(f.queue), fresh_ids || array_agg(f.id) into fresh_tasks, fresh_ids from fresh f;
-    if ids is not null then
-      with given as (
-        select i.n, i.task, i.id, k.key, mainspring.shard(coalesce(i.grp, k.key), shards) as shard
-        from unnest(tasks, groups, keys, ids) with ordinality as i(task, grp, own, id, n)
-        cross join lateral (select case
-          when i.own is null then i.id::text
-          when i.grp is null and i.own !~ '^[0-9]+:' then i.own
-          else octet_length(coalesce(i.grp, '')) || ':' || coalesce(i.grp, '') || ':' || i.own
-        end as key) k
-        where i.id is not null and i.n <> all (past)
-          and (i.task, i.id) in (select f.task, f.id from unnest(fresh_tasks, fresh_ids) as f(task, id))
-      ),
-      known as (
-        select g.*
-        from given g
-        where mainspring.was_enqueued(g.task, g.id, g.key, g.shard)
-      ),
-      undone as (
-        delete from mainspring.visit v using known k
-        where v.shard = k.shard and v.key = k.key and v.queue = k.task and v.id = k.id
-      )
-      select array_agg(k.n::integer) into found_past from known k;
-      past := past || coalesce(found_past, '{}');
-    end if;
-    select jsonb_agg(jsonb_build_array(coalesce(v.id, i.id), k.key, v.id is not null and v.id = i.id
-          and (i.task, i.id) in (select f.task, f.id from unnest(fresh_tasks, fresh_ids) as f(task, id))) order by i.n),
-      count(*) filter (where v.id is null and i.n <> all (past)) into ready, missing
-    from unnest(tasks, groups, keys, wanted) with ordinality as i(task, grp, own, id, n)
-    cross join lateral (select case
-      when i.own is null then i.id::text
-      when i.grp is null and i.own !~ '^[0-9]+:' then i.own
-      else octet_length(coalesce(i.grp, '')) || ':' || coalesce(i.grp, '') || ':' || i.own
-    end as key) k
-    left join mainspring.visit v on i.n <> all (past)
-      and v.shard = mainspring.shard(coalesce(i.grp, k.key), shards) and v.key = k.key and v.queue = i.task;
-    exit when missing = 0;
-    -- The one that had the key was settled between the two statements: insert again; what is there stays as it is.
-  end loop;
-  perform mainspring.wake(t.task, moment) from (select distinct task from unnest(tasks) as d(task)) t;
-  return query select (r.row->>0)::uuid, r.row->>1, (r.row->>2)::boolean
-    from jsonb_array_elements(ready) with ordinality as r(row, n) order by r.n;
+  return query
+    select p.id, p.key, p.outcome
+    from mainspring.place_all(tasks, arguments, due_ats, delays, expires_ats, priorities, groups, keys, ids, uniques) p;
 end
 $$;
 
@@ -1266,6 +1276,34 @@ CREATE FUNCTION mainspring.enqueue_many(tasks text[], arguments text[], due_ats 
     select e.id, e.key, e.is_new
     from mainspring.enqueue_calls(tasks, arguments, due_ats, delays, expires_ats, priorities, groups, keys, null) e
   $$;
+
+CREATE FUNCTION mainspring.enqueue_unique(task text, arguments jsonb DEFAULT '{}'::jsonb, key text DEFAULT NULL::text, policy text DEFAULT 'again'::text, by text[] DEFAULT NULL::text[], done_within double precision DEFAULT NULL::double precision, on_parked text DEFAULT 'restart'::text, debounce_max double precision DEFAULT NULL::double precision, due_at timestamp with time zone DEFAULT NULL::timestamp with time zone, priority integer DEFAULT NULL::integer, grp text DEFAULT NULL::text) RETURNS TABLE(id uuid, outcome text)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  if policy is null or policy not in ('again', 'existing', 'reject', 'replace', 'debounce', 'keep_earliest') then
+    raise exception 'policy must be again, existing, reject, replace, debounce or keep_earliest, got %', coalesce(quote_literal(policy), 'null')
+      using errcode = 'invalid_parameter_value';
+  end if;
+  if on_parked is null or on_parked not in ('restart', 'return', 'reject') then
+    raise exception 'on_parked must be restart, return or reject, got %', coalesce(quote_literal(on_parked), 'null')
+      using errcode = 'invalid_parameter_value';
+  end if;
+  if not (done_within > 0) or not (debounce_max > 0) then
+    raise exception 'done_within and debounce_max must be more than 0 seconds' using errcode = 'invalid_parameter_value';
+  end if;
+  if key is null and cardinality(by) is null then
+    raise exception 'task % is to be unique, and neither by a key nor by arguments', quote_literal(task)
+      using errcode = 'invalid_parameter_value', hint = 'give key, or by => array[''name of an argument'']';
+  end if;
+  return query
+    select e.id, e.outcome
+    from mainspring.enqueue_each(array[task], array[arguments::text], array[due_at], array[null::interval], array[null::timestamptz],
+      array[priority], array[grp], array[key], null, array[jsonb_strip_nulls(jsonb_build_object('policy', policy, 'by', by,
+        'done_within', done_within, 'on_parked', on_parked, 'debounce_max', debounce_max))::text]) e;
+end
+$$;
 
 CREATE FUNCTION mainspring.entity(kind text, key text) RETURNS jsonb
     LANGUAGE plpgsql STABLE
@@ -1321,6 +1359,62 @@ CREATE FUNCTION mainspring.first_day_of(id uuid) RETURNS date
     select case when substr(id::text, 15, 1) = '7' and made.at < mainspring.now() + interval '1 minute'
       then (made.at at time zone 'UTC')::date - 1 else '-infinity' end
     from (select to_timestamp(('x' || translate(left(id::text, 13), '-', ''))::bit(48)::bigint / 1000.0) as at) made
+  $$;
+
+CREATE FUNCTION mainspring.follow_end() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  call constant mainspring.visit := mainspring.follower_of(old);
+  due_at constant timestamptz := greatest(call.due_at, mainspring.now());
+begin
+  insert into mainspring.visit (shard, key, queue, id, grp, priority, due_at, expires_at, version, payload, created_at, changed_at)
+  values (call.shard, call.key, call.queue, call.id, call.grp, call.priority, due_at, call.expires_at, mainspring.token(), call.payload,
+    call.created_at, mainspring.now());
+  perform mainspring.wake(call.queue, due_at);
+  return null;
+end
+$$;
+
+CREATE FUNCTION mainspring.follow_park() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  perform mainspring.close_call(new, 'cancelled', mainspring.gave_way(new, (new.follow_up ->> 'id')::uuid));
+  perform mainspring.take_place(new, mainspring.follower_of(new));
+  return null;
+end
+$$;
+
+CREATE FUNCTION mainspring.follower_of(visit mainspring.visit) RETURNS mainspring.visit
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  call mainspring.visit;
+begin
+  call.shard := visit.shard;
+  call.key := visit.key;
+  call.queue := visit.queue;
+  call.grp := visit.grp;
+  call.id := visit.follow_up ->> 'id';
+  call.priority := visit.follow_up ->> 'priority';
+  call.due_at := visit.follow_up ->> 'due_at';
+  call.expires_at := visit.follow_up ->> 'expires_at';
+  call.created_at := visit.follow_up ->> 'created_at';
+  call.payload := visit.follow_up -> 'payload';
+  call.attempt := 0;
+  return call;
+end
+$$;
+
+CREATE FUNCTION mainspring.gave_way(parked mainspring.visit, to_call uuid) RETURNS text
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    select 'parked, then gave way to call ' || to_call || ' under its key' || coalesce(': ' || parked.error, '')
   $$;
 
 CREATE FUNCTION mainspring.generate_capture(relation regclass, kind text) RETURNS void
@@ -1387,6 +1481,16 @@ CREATE FUNCTION mainspring.json_key(entity jsonb, keys text[]) RETURNS text
     AS $$
     select case when entity is null then null when cardinality(keys) = 1 then entity->>keys[1] else (
       select jsonb_agg(entity->>k.name order by k.n)::text from unnest(keys) with ordinality as k(name, n)) end
+  $$;
+
+CREATE FUNCTION mainspring.key_by_arguments(arguments jsonb, spec jsonb) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    select 'by ' || encode(sha256(convert_to(
+      jsonb_object_agg(f.name, coalesce(arguments -> f.name, spec -> 'defaults' -> f.name))::text, 'UTF8')), 'hex')
+    from jsonb_array_elements_text(spec -> 'by') as f(name)
+    having count(*) > 0
   $$;
 
 CREATE FUNCTION mainspring.key_expression(relation oid, keys text[], alias text) RETURNS text
@@ -1478,6 +1582,100 @@ CREATE FUNCTION mainspring.may_enqueue(queue mainspring.queue) RETURNS boolean
       from mainspring.entry e where e.queue = (may_enqueue.queue).name), true)
   $$;
 
+CREATE FUNCTION mainspring.meet_call(call mainspring.visit, spec jsonb, OUT told uuid, OUT outcome text) RETURNS record
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  policy constant text := coalesce(spec ->> 'policy', 'again');
+  taken mainspring.visit;
+  waiting mainspring.visit;
+  is_behind boolean;
+begin
+  select v.* into taken from mainspring.visit v
+  where v.shard = call.shard and v.key = call.key and v.queue = call.queue
+  for update;
+  if not found then
+    return;
+  end if;
+  is_behind := taken.follow_up is not null;
+  if call.id in (taken.id, (taken.follow_up ->> 'id')::uuid) then  -- sent once more
+    told := call.id;
+    outcome := 'existing';
+    return;
+  end if;
+  if taken.parked_at is not null then
+    told := taken.id;
+    outcome := case coalesce(spec ->> 'on_parked', 'restart') when 'return' then 'parked' when 'reject' then 'rejected' else 'restarted' end;
+    if outcome = 'restarted' then
+      perform mainspring.close_call(taken, 'cancelled', mainspring.gave_way(taken, call.id));
+      perform mainspring.take_place(taken, call);
+      told := call.id;
+    end if;
+    return;
+  end if;
+  waiting := case when is_behind then mainspring.follower_of(taken) else taken end;
+  told := waiting.id;
+  if policy = 'reject' then
+    outcome := 'rejected';
+    return;
+  end if;
+  if not is_behind and taken.pass is not null then
+    if policy = 'existing' then
+      outcome := 'existing';
+    else
+      outcome := 'after';
+      told := call.id;
+      perform mainspring.wait_behind(taken, call);
+    end if;
+    return;
+  end if;
+  if waiting.expires_at <= mainspring.now() then  -- it will not run any more
+    perform mainspring.close_call(waiting, 'expired', 'a call under its key came after it had expired');
+    told := call.id;
+    if is_behind then
+      outcome := 'after';
+      perform mainspring.wait_behind(taken, call);
+    else
+      outcome := 'new';
+      perform mainspring.take_place(taken, call);
+    end if;
+    return;
+  end if;
+  outcome := case
+    when policy = 'replace' then 'replaced'
+    when policy = 'debounce' then 'debounced'
+    when policy = 'keep_earliest' and call.due_at < waiting.due_at then 'replaced'
+    else 'existing'
+  end;
+  if outcome = 'existing' then
+    if taken.pass is null then
+      update mainspring.visit v set version = mainspring.token(), changed_at = mainspring.now()
+      where v.shard = taken.shard and v.key = taken.key and v.queue = taken.queue;
+    end if;
+    return;
+  end if;
+  if policy = 'debounce' and spec ? 'debounce_max' then
+    call.due_at := least(call.due_at,
+      greatest(waiting.created_at + make_interval(secs => (spec ->> 'debounce_max')::double precision), mainspring.now()));
+  end if;
+  call.id := waiting.id;
+  call.created_at := waiting.created_at;
+  if is_behind then
+    perform mainspring.wait_behind(taken, call);
+    return;
+  end if;
+  if taken.attempt > 0 then  -- no call shortens a backoff
+    call.due_at := greatest(call.due_at, taken.due_at);
+  end if;
+  update mainspring.visit v
+  set payload = call.payload, priority = call.priority, due_at = call.due_at, expires_at = call.expires_at,
+    version = mainspring.token(), changed_at = mainspring.now()
+  where v.shard = taken.shard and v.key = taken.key and v.queue = taken.queue;
+  perform mainspring.wake(call.queue, call.due_at);
+end
+$$;
+
 CREATE FUNCTION mainspring.micros(at timestamp with time zone) RETURNS bigint
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN ((EXTRACT(epoch FROM (at AT TIME ZONE 'UTC'::text)) * (1000000)::numeric))::bigint;
@@ -1510,10 +1708,6 @@ begin
   return count;
 end
 $$;
-
-CREATE FUNCTION mainspring.now() RETURNS timestamp with time zone
-    LANGUAGE sql STABLE PARALLEL SAFE
-    AS $$select pg_catalog.now()$$;
 
 CREATE FUNCTION mainspring.offer(kind text, id text, stage text DEFAULT NULL::text, at timestamp with time zone DEFAULT NULL::timestamp with time zone) RETURNS boolean
     LANGUAGE sql
@@ -1881,6 +2075,151 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring.place_all(tasks text[], arguments text[], due_ats timestamp with time zone[], delays interval[], expires_ats timestamp with time zone[], priorities integer[], groups text[], keys text[], ids uuid[], uniques text[]) RETURNS TABLE(id uuid, key text, outcome text)
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+#variable_conflict use_column
+declare
+  placed jsonb;
+begin
+  if cardinality(tasks) = 1 or not exists (
+    select from unnest(tasks, uniques) as i(task, spec) left join mainspring.queue q on q.name = i.task
+    where coalesce(i.spec::jsonb, q.declared -> 'unique') ->> 'policy' = 'reject'
+      or coalesce(i.spec::jsonb, q.declared -> 'unique') ->> 'on_parked' = 'reject')
+  then
+    return query
+      select p.id, p.key, p.outcome
+      from mainspring.place_calls(tasks, arguments, due_ats, delays, expires_ats, priorities, groups, keys, ids, uniques) p;
+    return;
+  end if;
+  begin
+    select jsonb_agg(jsonb_build_array(p.id, p.key, p.outcome)) into placed
+      from mainspring.place_calls(tasks, arguments, due_ats, delays, expires_ats, priorities, groups, keys, ids, uniques) p;
+    if jsonb_path_exists(placed, '$[*][2] ? (@ == "rejected")') then
+      raise exception using errcode = 'MS001';  -- caught below: it undoes what was done
+    end if;
+  exception when sqlstate 'MS001' then
+    return query select (r.row ->> 0)::uuid, r.row ->> 1, case when r.row ->> 2 = 'rejected' then 'rejected' else 'not placed' end
+      from jsonb_array_elements(placed) with ordinality as r(row, n) order by r.n;
+    return;
+  end;
+  return query select (r.row ->> 0)::uuid, r.row ->> 1, r.row ->> 2 from jsonb_array_elements(placed) with ordinality as r(row, n) order by r.n;
+end
+$_$;
+
+CREATE FUNCTION mainspring.place_calls(tasks text[], arguments text[], due_ats timestamp with time zone[], delays interval[], expires_ats timestamp with time zone[], priorities integer[], groups text[], keys text[], ids uuid[], uniques text[]) RETURNS TABLE(id uuid, key text, outcome text)
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+  shards constant integer := (select i.shard_count from mainspring.install i);
+  moment constant timestamptz := mainspring.now();
+  wanted uuid[];
+  visit_keys text[];
+  specs jsonb[];
+  outcomes text[];
+  item record;
+  call mainspring.visit;
+  met record;
+  past uuid;
+begin
+  select array_agg(i.id order by i.n), array_agg(i.spec order by i.n),
+      array_agg(mainspring.visit_key(i.id, i.grp, coalesce(i.own, mainspring.key_by_arguments(i.arguments, i.spec))) order by i.n)
+    into wanted, specs, visit_keys
+    from (
+      select i.n, coalesce(i.id, mainspring.uuid7()) as id, i.grp, i.own, coalesce(i.unique_by::jsonb, q.declared -> 'unique') as spec,
+        case when i.own is null and coalesce(i.unique_by::jsonb, q.declared -> 'unique') ? 'by' then i.arguments::jsonb end as arguments
+      from unnest(tasks, arguments, groups, keys, ids, uniques) with ordinality as i(task, arguments, grp, own, id, unique_by, n)
+      left join mainspring.queue q on q.name = i.task
+      offset 0
+    ) i;
+  with item as (
+    select mainspring.shard(coalesce(i.grp, i.key), shards) as shard, i.key, i.task, i.id, i.grp,
+      coalesce(i.priority, (q.declared ->> 'priority')::integer, 5) as priority,
+      greatest(coalesce(i.due_at, moment + i.delay, moment), moment) as due_at, i.expires_at, i.arguments, i.n
+    from unnest(tasks, arguments, due_ats, delays, expires_ats, priorities, groups, visit_keys, wanted) with ordinality
+      as i(task, arguments, due_at, delay, expires_at, priority, grp, key, id, n)
+    left join mainspring.queue q on q.name = i.task
+    order by 1, 2, 3, n
+  ),
+  fresh as (
+    insert into mainspring.visit (shard, key, queue, id, grp, priority, due_at, expires_at, version, payload, created_at, changed_at)
+    select shard, key, task, id, grp, priority, due_at, expires_at, mainspring.token(), arguments::jsonb, moment, moment from item
+    on conflict do nothing
+    returning queue, id
+  )
+  select array_agg(case when (i.task, i.id) in (select f.queue, f.id from fresh f) then 'new' end order by i.n) into outcomes
+    from unnest(tasks, wanted) with ordinality as i(task, id, n);
+  for item in
+    select i.n::integer as n, i.task, i.key, i.id, ids[i.n] is not null as is_own, specs[i.n] as spec,
+      mainspring.shard(coalesce(i.grp, i.key), shards) as shard, i.grp,
+      greatest(coalesce(i.due_at, moment + i.delay, moment), moment) as due_at, i.expires_at,
+      coalesce(i.priority, (select (q.declared ->> 'priority')::integer from mainspring.queue q where q.name = i.task), 5) as priority
+    from unnest(tasks, due_ats, delays, expires_ats, priorities, groups, visit_keys, wanted) with ordinality
+      as i(task, due_at, delay, expires_at, priority, grp, key, id, n)
+    where outcomes[i.n] is null or ids[i.n] is not null or specs[i.n] ? 'done_within'
+    order by shard, i.key, i.task, i.n
+  loop
+    past := null;
+    if item.is_own then  -- nobody else ends it while history is looked at
+      perform from mainspring.visit v where v.shard = item.shard and v.key = item.key and v.queue = item.task for update;
+    end if;
+    if item.is_own and mainspring.was_enqueued(item.task, item.id, item.key, item.shard) then
+      past := item.id;
+    elsif outcomes[item.n] = 'new' and item.spec ? 'done_within' then
+      past := mainspring.done_since(item.task, item.key, moment - make_interval(secs => (item.spec ->> 'done_within')::double precision));
+    end if;
+    if past is not null then
+      if outcomes[item.n] = 'new' then
+        delete from mainspring.visit v where v.shard = item.shard and v.key = item.key and v.queue = item.task and v.id = item.id;
+      end if;
+      wanted[item.n] := past;
+      outcomes[item.n] := case when past = item.id then 'existing' when item.spec ->> 'policy' = 'reject' then 'rejected' else 'done' end;
+    end if;
+    while outcomes[item.n] is null loop
+      call := null;
+      call.shard := item.shard;
+      call.key := item.key;
+      call.queue := item.task;
+      call.id := item.id;
+      call.grp := item.grp;
+      call.priority := item.priority;
+      call.due_at := item.due_at;
+      call.expires_at := item.expires_at;
+      call.payload := arguments[item.n];
+      call.attempt := 0;
+      call.created_at := moment;
+      select m.* into met from mainspring.meet_call(call, item.spec) m;
+      wanted[item.n] := met.told;
+      outcomes[item.n] := met.outcome;
+      if met.outcome is null then  -- the one that had the key has ended since
+        insert into mainspring.visit (shard, key, queue, id, grp, priority, due_at, expires_at, version, payload, created_at, changed_at)
+        values (call.shard, call.key, call.queue, call.id, call.grp, call.priority, call.due_at, call.expires_at, mainspring.token(),
+          call.payload, moment, moment)
+        on conflict do nothing;
+        if found then
+          wanted[item.n] := item.id;
+          outcomes[item.n] := 'new';
+        end if;
+      end if;
+    end loop;
+  end loop;
+  perform mainspring.wake(t.task, t.due_at)
+    from (
+      select i.task, greatest(min(coalesce(i.due_at, moment + i.delay, moment)), moment) as due_at
+      from unnest(tasks, due_ats, delays, outcomes) as i(task, due_at, delay, outcome)
+      where i.outcome = 'new'
+      group by 1
+    ) t;
+  return query select r.id, r.key, r.outcome from unnest(wanted, visit_keys, outcomes) with ordinality as r(id, key, outcome, n) order by r.n;
+end
+$$;
+
 CREATE FUNCTION mainspring.print_clear() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1938,6 +2277,18 @@ CREATE FUNCTION mainspring.refuse_numeric(param text, value numeric) RETURNS voi
 begin
   raise exception 'param % was given the number %, which is not a whole number of type bigint', quote_literal(param), value
     using errcode = 'invalid_parameter_value', hint = 'cast it: value::bigint';
+end
+$$;
+
+CREATE FUNCTION mainspring.refuse_taken(tasks text[], key text, by_call uuid) RETURNS void
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  raise exception 'the key % is taken by call % of %', quote_literal(key), by_call,
+      (select string_agg(distinct quote_literal(t.name), ', ') from unnest(tasks) as t(name)) using
+    errcode = 'unique_violation',
+    hint = 'enqueue it again when that has ended, or with another policy (unique)';
 end
 $$;
 
@@ -2150,6 +2501,10 @@ begin
     select s.state::text as state, null::text as result, s.error, 1 as rank, null::timestamptz as ended_at
     from mainspring.visit_status s
     where s.key = visit_key and s.queue = result_of.task and s.id = result_of.id
+    union all
+    select case when (v.follow_up ->> 'due_at')::timestamptz > mainspring.now() then 'scheduled' else 'waiting' end, null, null, 1, null
+    from mainspring.visit v  -- it waits behind the run that has its key
+    where v.key = visit_key and v.queue = result_of.task and (v.follow_up ->> 'id')::uuid = result_of.id
     union all
     select h.outcome::text, h.result::text, h.error, 2, h.ended_at
     from mainspring.history_run h
@@ -2437,6 +2792,22 @@ begin
 end
 $$;
 
+CREATE FUNCTION mainspring.take_place(ended mainspring.visit, call mainspring.visit) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  due timestamptz := greatest(call.due_at, mainspring.now());
+begin
+  update mainspring.visit v
+  set id = call.id, priority = call.priority, due_at = due, expires_at = call.expires_at, payload = call.payload,
+    version = mainspring.token(), attempt = 0, crashes = 0, work_timeouts = 0, error = null, parked_at = null,
+    offered_while_parked = false, follow_up = null, created_at = call.created_at, changed_at = mainspring.now()
+  where v.shard = ended.shard and v.key = ended.key and v.queue = ended.queue;
+  perform mainspring.wake(call.queue, due);
+end
+$$;
+
 CREATE FUNCTION mainspring.token() RETURNS bigint
     LANGUAGE sql PARALLEL SAFE
     AS $$select uuid_hash_extended(gen_random_uuid(), 0)$$;
@@ -2451,6 +2822,10 @@ CREATE FUNCTION mainspring.uuid7() RETURNS uuid
         from 1 for 6
       ), 'hex')::uuid
   $$;
+
+CREATE FUNCTION mainspring.visit_key(id uuid, grp text, key text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE WHEN (key IS NULL) THEN (id)::text WHEN ((grp IS NULL) AND (key !~ '^[0-9]+:'::text)) THEN key ELSE ((((octet_length(COALESCE(grp, ''::text)) || ':'::text) || COALESCE(grp, ''::text)) || ':'::text) || key) END;
 
 CREATE FUNCTION mainspring.visit_violations(after text, upto text) RETURNS TABLE(rule text, detail text)
     LANGUAGE sql STABLE
@@ -2482,6 +2857,16 @@ CREATE FUNCTION mainspring.visit_violations(after text, upto text) RETURNS TABLE
       and (visit_violations.upto is null or v.key <= visit_violations.upto)
     group by v.key, v.queue
     having count(*) > 1
+  $$;
+
+CREATE FUNCTION mainspring.wait_behind(taken mainspring.visit, call mainspring.visit) RETURNS void
+    LANGUAGE sql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    update mainspring.visit v
+    set follow_up = jsonb_build_object('id', call.id, 'priority', call.priority, 'due_at', call.due_at, 'expires_at', call.expires_at,
+      'created_at', call.created_at, 'payload', call.payload)
+    where v.shard = taken.shard and v.key = taken.key and v.queue = taken.queue
   $$;
 
 CREATE FUNCTION mainspring.wake(queue text, due_at timestamp with time zone) RETURNS void
@@ -2526,7 +2911,8 @@ begin
       where p.day >= since and p.kin = left(was_enqueued.key, 8) and p.last_key >= was_enqueued.key and p.first_key <= was_enqueued.key
         and p.queue = was_enqueued.task and was_enqueued.id = any (p.ids))
     or exists (select from mainspring.visit v
-      where v.key = was_enqueued.key and v.queue = was_enqueued.task and v.id = was_enqueued.id and v.shard <> was_enqueued.shard);
+      where v.key = was_enqueued.key and v.queue = was_enqueued.task and v.shard <> was_enqueued.shard
+        and was_enqueued.id in (v.id, (v.follow_up ->> 'id')::uuid));
 end
 $$;
 
@@ -3110,32 +3496,6 @@ CREATE TABLE mainspring.uses (
     param text NOT NULL COLLATE pg_catalog."C",
     task text NOT NULL COLLATE pg_catalog."C"
 );
-
-CREATE TABLE mainspring.visit (
-    shard integer NOT NULL,
-    key text NOT NULL COLLATE pg_catalog."C",
-    queue text NOT NULL COLLATE pg_catalog."C",
-    id uuid NOT NULL,
-    grp text COLLATE pg_catalog."C",
-    priority smallint DEFAULT 5 NOT NULL,
-    due_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
-    version bigint NOT NULL,
-    attempt integer DEFAULT 0 NOT NULL,
-    crashes integer DEFAULT 0 NOT NULL,
-    work_timeouts integer DEFAULT 0 NOT NULL,
-    pass bigint,
-    holder uuid,
-    started_at timestamp with time zone,
-    held_until timestamp with time zone,
-    expires_at timestamp with time zone,
-    parked_at timestamp with time zone,
-    offered_while_parked boolean DEFAULT false NOT NULL,
-    error text,
-    payload jsonb NOT NULL,
-    created_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
-    changed_at timestamp with time zone DEFAULT mainspring.now() NOT NULL
-)
-WITH (fillfactor='90', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0.2');
 
 CREATE TABLE mainspring.worker (
     id uuid NOT NULL,
@@ -4256,6 +4616,10 @@ CREATE TRIGGER document_delete AFTER DELETE ON mainspring.document REFERENCING O
 CREATE TRIGGER document_insert AFTER INSERT ON mainspring.document REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION mainspring.capture_document();
 
 CREATE TRIGGER document_update AFTER UPDATE ON mainspring.document REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION mainspring.capture_document();
+
+CREATE TRIGGER follow_end AFTER DELETE ON mainspring.visit FOR EACH ROW WHEN ((old.follow_up IS NOT NULL)) EXECUTE FUNCTION mainspring.follow_end();
+
+CREATE TRIGGER follow_park AFTER UPDATE OF parked_at ON mainspring.visit FOR EACH ROW WHEN (((old.follow_up IS NOT NULL) AND (new.parked_at IS NOT NULL))) EXECUTE FUNCTION mainspring.follow_park();
 
 CREATE CONSTRAINT TRIGGER leaving_end AFTER INSERT ON mainspring.leaving DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION mainspring.capture_left();
 ALTER TABLE mainspring.leaving ENABLE ALWAYS TRIGGER leaving_end;

@@ -42,8 +42,8 @@ begin
 end
 $$;
 
--- Enqueue a task from plain SQL, in the caller's transaction. Answers the task's id; with a key that is already
--- taken in its group, the id of the task that has it. Without a priority it has the one that the task declares.
+-- Enqueue a task from plain SQL, in the caller's transaction. Answers the id of the call that is there now: with a key that is taken in its
+-- group it may be that of another (unique.sql), as the task declares. Without a priority it has the one that the task declares.
 -- Runs as the owner of the schema: who may call it needs no right on our tables.
 create or replace function mainspring.enqueue(
   task text,
@@ -59,14 +59,15 @@ create or replace function mainspring.enqueue(
 declare
   fresh uuid := mainspring.uuid7();
   wanted_at timestamptz := greatest(coalesce(enqueue.due_at, mainspring.now()), mainspring.now());
-  visit_key text;
   count integer;
-  winner uuid;
+  placed record;
+  declared_unique jsonb;
   wanted_priority integer;
   full_at integer;
 begin
-  select coalesce(enqueue.priority, (q.declared ->> 'priority')::integer, 5), case when q.is_full then q.waiting_max end
-    into wanted_priority, full_at
+  select coalesce(enqueue.priority, (q.declared ->> 'priority')::integer, 5), case when q.is_full then q.waiting_max end,
+      q.declared -> 'unique'
+    into wanted_priority, full_at, declared_unique
     from mainspring.queue q where q.name = task and mainspring.may_enqueue(q);
   if not found then
     perform mainspring.refuse_task(task);
@@ -95,27 +96,61 @@ begin
   if grp = '' or octet_length(grp) > 255 then
     raise exception 'group of task % must have 1 to 255 bytes, got %', quote_literal(task), octet_length(grp) using errcode = 'invalid_parameter_value';
   end if;
+  if key is not null or declared_unique ? 'by' then
+    select p.* into placed from mainspring.place_calls(array[task], array[arguments::text], array[wanted_at], array[null::interval],
+      array[null::timestamptz], array[wanted_priority], array[grp], array[key], null, null) p;
+    if placed.outcome = 'rejected' then
+      perform mainspring.refuse_taken(array[task], placed.key, placed.id);
+    end if;
+    return placed.id;
+  end if;
   select shard_count into strict count from mainspring.install;
-  visit_key := case
-    when key is null then fresh::text
-    when grp is null and key !~ '^[0-9]+:' then key
-    else octet_length(coalesce(grp, '')) || ':' || coalesce(grp, '') || ':' || key
-  end;
-  loop
-    insert into mainspring.visit (shard, key, queue, id, grp, priority, due_at, version, payload, created_at, changed_at)
-    values (mainspring.shard(coalesce(enqueue.grp, visit_key), count), visit_key, task, fresh, enqueue.grp,
-      wanted_priority, wanted_at, mainspring.token(), arguments, mainspring.now(), mainspring.now())
-    on conflict do nothing;
-    if found then
-      perform mainspring.wake(task, wanted_at);
-      return fresh;
-    end if;
-    select v.id into winner from mainspring.visit v
-      where v.shard = mainspring.shard(coalesce(enqueue.grp, visit_key), count) and v.key = visit_key and v.queue = task;
-    if found then
-      return winner;
-    end if;
-    -- The one that had the key was settled between the two statements: insert again.
-  end loop;
+  insert into mainspring.visit (shard, key, queue, id, grp, priority, due_at, version, payload, created_at, changed_at)
+  values (mainspring.shard(coalesce(enqueue.grp, fresh::text), count), fresh::text, task, fresh, enqueue.grp, wanted_priority, wanted_at,
+    mainspring.token(), arguments, mainspring.now(), mainspring.now());
+  perform mainspring.wake(task, wanted_at);
+  return fresh;
+end
+$$;
+
+-- The same with a policy of the call's own, and an answer that says what happened: new, after, existing, replaced, debounced, restarted,
+-- parked, done or rejected. `by`: arguments whose values make the key. `done_within`, `debounce_max`: seconds.
+create or replace function mainspring.enqueue_unique(
+  task text,
+  arguments jsonb default '{}',
+  key text default null,
+  policy text default 'again',
+  by text[] default null,
+  done_within double precision default null,
+  on_parked text default 'restart',
+  debounce_max double precision default null,
+  due_at timestamptz default null,
+  priority integer default null,
+  grp text default null
+) returns table (id uuid, outcome text)
+  language plpgsql volatile security definer
+  set search_path = pg_catalog, pg_temp
+  as $$
+begin
+  if policy is null or policy not in ('again', 'existing', 'reject', 'replace', 'debounce', 'keep_earliest') then
+    raise exception 'policy must be again, existing, reject, replace, debounce or keep_earliest, got %', coalesce(quote_literal(policy), 'null')
+      using errcode = 'invalid_parameter_value';
+  end if;
+  if on_parked is null or on_parked not in ('restart', 'return', 'reject') then
+    raise exception 'on_parked must be restart, return or reject, got %', coalesce(quote_literal(on_parked), 'null')
+      using errcode = 'invalid_parameter_value';
+  end if;
+  if not (done_within > 0) or not (debounce_max > 0) then
+    raise exception 'done_within and debounce_max must be more than 0 seconds' using errcode = 'invalid_parameter_value';
+  end if;
+  if key is null and cardinality(by) is null then
+    raise exception 'task % is to be unique, and neither by a key nor by arguments', quote_literal(task)
+      using errcode = 'invalid_parameter_value', hint = 'give key, or by => array[''name of an argument'']';
+  end if;
+  return query
+    select e.id, e.outcome
+    from mainspring.enqueue_each(array[task], array[arguments::text], array[due_at], array[null::interval], array[null::timestamptz],
+      array[priority], array[grp], array[key], null, array[jsonb_strip_nulls(jsonb_build_object('policy', policy, 'by', by,
+        'done_within', done_within, 'on_parked', on_parked, 'debounce_max', debounce_max))::text]) e;
 end
 $$;

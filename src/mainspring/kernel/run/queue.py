@@ -79,12 +79,12 @@ class Level:
 
     def follow(self, before: Position, read_since: float) -> Visit | None:
         """Take the oldest if nothing but a slot has to be asked for it: it lies before this position, was
-        read since then, has no group and was never at a death."""
+        read since then, has no group and no key of its own, and was never at a death."""
         pages = self.pages
         if self._back or not pages:
             return None
         visit = pages[0]
-        if visit.group is not None or visit.crashes or visit.read_at < read_since:
+        if visit.keyed or visit.group is not None or visit.crashes or visit.read_at < read_since:
             return None
         if before is not END and visit.position >= before:
             return None
@@ -193,10 +193,11 @@ class QueueState:
             self.policy = policy
             self.settings.terms.changed(msgspec.json.decode(policy))
 
-    @property
-    def holds_first(self) -> bool:
-        """Whether a run is held before it starts."""
+    def holds_first(self, visit: Visit) -> bool:
+        """Whether a run of this visit is held before it starts."""
         terms = self.settings.terms
+        if visit.keyed and self.settings.holds_keyed:
+            return True
         return self.hold_after <= 0 or (terms is not None and terms.holds_first)
 
     def work_timeout_of(self, visit: Visit) -> float | None:

@@ -132,7 +132,7 @@ class Runner:
         suspended."""
         suspended = None
         try:
-            holds_first = run.suspect or self.buffer.queues[run.visit.queue].holds_first
+            holds_first = run.suspect or self.buffer.queues[run.visit.queue].holds_first(run.visit)
             if holds_first:
                 self.fill()
                 if not await self._hold_first(run):

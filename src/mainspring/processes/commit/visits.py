@@ -208,7 +208,7 @@ def as_read(visits: Sequence[NewVisit], shard_count: int, now: datetime, at: flo
     return [
         Visit(
             _shard_of(v.process_id, shard_count), v.key, v.queue, id, None, v.priority, since,
-            v.version, 0, 0, None, v.payload(), None, at,
+            v.version, 0, 0, None, v.payload(), None, False, at,
         )
         for v, id in zip(due, ids, strict=True)
     ]  # fmt: skip

@@ -89,6 +89,7 @@ class StartOptions(CallOptions):
 
     id: str | None = None
     attrs: dict[str, object] | None = None
+    if_taken: str = "existing"  # what a start with a taken id does
 
     def __post_init__(self) -> None:
         if self.if_taken not in ("existing", "refuse"):
@@ -103,7 +104,7 @@ class StartOptions(CallOptions):
 
 
 def replace_taken(options: StartOptions) -> CallOptions:
-    """The same as a task's options, which know one policy only."""
+    """The same as a task's options."""
     return CallOptions(
         options.at, options.delay, options.priority, options.group, options.key, options.expires_at
     )

@@ -24,7 +24,8 @@ from mainspring.sources.apply.mapping import Mapped
 from mainspring.sources.declare.effects import Advance, Delete, EditEntity, Enqueue, Put, SendSignal
 from mainspring.sources.statements import SQL
 from mainspring.tasks.declare.handle import CallLookup
-from mainspring.tasks.declare.task import Call, priority_of
+from mainspring.tasks.declare.task import Call
+from mainspring.tasks.enqueue.by_function import place_values
 from mainspring.tasks.enqueue.enqueue import CallBatch
 
 
@@ -93,20 +94,7 @@ class BatchEffects:
             batch = CallBatch(calls, database, self._host.lookup, copies=True, ids=self._ids)
             yield from batch.steps()
             return
-        options = [call.options for call in calls]
-        yield from rows(
-            SQL["enqueue_again"],
-            str,
-            queues=[call.task.name for call in calls],
-            payloads=[call.payload.decode() for call in calls],
-            due_ats=[each.at for each in options],
-            delays=[each.delay for each in options],
-            expires_ats=[each.expires_at for each in options],
-            priorities=[priority_of(call.task, call.options) for call in calls],
-            groups=[each.group for each in options],
-            keys=[each.key for each in options],
-            ids=self._ids,
-        )
+        yield from rows(SQL["enqueue_again"], str, **place_values(calls, self._ids))
 
     async def _send(self, connection: Connection) -> None:
         signals = []

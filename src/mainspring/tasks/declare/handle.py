@@ -9,6 +9,7 @@ import msgspec
 
 from mainspring.declaring import Seconds
 from mainspring.errors import InvalidKey, NotFound, TaskFailed
+from mainspring.tasks.declare.unique import OWN_RUN, Placed
 from mainspring.tasks.declare.wait import wait_for, wait_for_sync
 
 R_co = TypeVar("R_co", covariant=True)
@@ -41,13 +42,23 @@ class CallLookup(Protocol):
 
 
 class Handle(msgspec.Struct, Generic[R_co], frozen=True, gc=False):
-    """A durable call. `is_new` is False when a uniqueness key returned the call that was there."""
+    """A durable call. `outcome`: what enqueueing it came to, which is "new" unless it has a key.
+
+    "after": one with its key runs, and this one runs when that has ended. "restarted": it took the place
+    of a parked one. Else the handle is that of another call: "existing" (it waits, or runs), "replaced" and
+    "debounced" (it has this call's arguments now), "parked", "done".
+    """
 
     task: str
     key: str
     id: str
-    is_new: bool
+    outcome: Placed
     _lookup: CallLookup
+
+    @property
+    def is_new(self) -> bool:
+        """Whether this call will have a run of its own."""
+        return self.outcome in OWN_RUN
 
     def __repr__(self) -> str:
         return f"<Handle of {self.task} {self.id}>"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -11,6 +11,7 @@ from mainspring.db.caller import Caller
 from mainspring.declaring import check_settings
 from mainspring.errors import InvalidKey, InvalidSetting, InvalidTime
 from mainspring.kernel import EARLIEST, LATEST
+from mainspring.tasks.declare.unique import Unique
 
 KEY_BYTES = 1024
 GROUP_BYTES = 255
@@ -27,9 +28,9 @@ class CallOptions:
     group: str | None = None
     key: str | None = None
     expires_at: datetime | None = None
-    # What a call with a taken key does. The other policies come later; this is their place.
-    if_taken: str = "existing"
+    unique: Unique | None = None  # None: as if it were Unique()
     on: Caller | None = None
+    keyed: bool = field(init=False, default=False)  # another call may have its key
 
     def __post_init__(self) -> None:
         check_time("at", self.at)
@@ -44,8 +45,8 @@ class CallOptions:
             check_text("key", self.key, KEY_BYTES)
         if self.group is not None:
             check_text("group", self.group, GROUP_BYTES)
-        if self.if_taken != "existing":
-            raise InvalidSetting(f"if_taken must be 'existing', got {self.if_taken!r}")
+        by_arguments = self.unique is not None and bool(self.unique.by)
+        object.__setattr__(self, "keyed", self.key is not None or by_arguments)
 
 
 def _as_delay(given: timedelta | float) -> timedelta:

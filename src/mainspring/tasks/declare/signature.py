@@ -117,6 +117,16 @@ class Signature:
         """The names of the arguments without a default."""
         return self._required
 
+    def defaults(self, names: Iterable[str]) -> dict[str, object]:
+        """Those of these arguments that have a default, with it as it travels."""
+        found = {}
+        for field in msgspec.structs.fields(self._struct):
+            if field.name in names and not field.required:
+                made = field.default_factory
+                value = field.default if made is msgspec.NODEFAULT else made()
+                found[field.name] = msgspec.json.decode(_encoder.encode(value))
+        return found
+
     def check_fields(self, setting: str, fields: Sequence[str]) -> None:
         """Refuse a setting that names arguments the function does not have."""
         for field in fields:

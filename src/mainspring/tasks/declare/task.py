@@ -25,6 +25,7 @@ from mainspring.declaring import Seconds, check_settings
 from mainspring.errors import (
     InvalidArguments,
     InvalidTask,
+    InvalidTime,
     NoDecider,
     PayloadTooLarge,
 )
@@ -35,6 +36,7 @@ from mainspring.tasks.declare.options import CallOptions, with_options
 from mainspring.tasks.declare.promise import Promise
 from mainspring.tasks.declare.recording import recorder
 from mainspring.tasks.declare.signature import PAYLOAD_WARNING_BYTES, Signature
+from mainspring.tasks.declare.unique import Unique, UniquePolicy, as_unique, spec_text
 
 if TYPE_CHECKING:
     from mainspring.tasks.run.context import Context
@@ -61,6 +63,7 @@ class TaskSettings:
     group_concurrency: int | None = None
     group_rate: float | None = None
     searchable: tuple[str, ...] = ()
+    unique: Unique | None = None
     cron: str | Sequence[str] | None = None
     zone: str = "UTC"
     cron_args: Mapping[str, object] | None = None
@@ -96,6 +99,21 @@ class Call(msgspec.Struct, Generic[R_co], frozen=True, gc=False):
 def priority_of(task: Task[..., object], options: CallOptions) -> int:
     """What the call asks for, or else its task."""
     return task.settings.priority if options.priority is None else options.priority
+
+
+def spec_of(call: Call[object], *, may_refuse: bool = True) -> str | None:
+    """How a call is unique, as JSON for the database; None if no other can have its key."""
+    unique = call.options.unique or Unique()
+    if not call.options.keyed:
+        return None
+    if unique.policy == "debounce" and call.options.at is None and call.options.delay is None:
+        raise InvalidTime(
+            f'task {call.task.name!r}: Unique("debounce") puts a call off by its delay, and there is '
+            "none: give delay= (or at=)"
+        )
+    by = tuple(unique.by)
+    defaults = call.task.signature.defaults(by) if by else None
+    return spec_text(unique.spec(defaults, may_refuse=may_refuse))
 
 
 def warn_if_large(call: Call[object], id: str) -> None:
@@ -182,7 +200,7 @@ class Task(Maps[P, R_co]):
         self.settings = settings
         self.signature = signature
         self._enqueuer = enqueuer
-        self._options = options if options is not None else CallOptions()
+        self._options = CallOptions(unique=settings.unique) if options is None else options
         self.__doc__ = function.__doc__
         self.__name__ = settings.name
         self.__wrapped__ = function
@@ -225,16 +243,17 @@ class Task(Maps[P, R_co]):
         group: str | None = None,
         key: str | None = None,
         expires_at: datetime | None = None,
+        unique: Unique | UniquePolicy | None = None,
         on: Caller | None = None,
         **unknown: Never,
     ) -> Task[P, R_co]:
         """The same task with options for the calls made through it.
 
         `at` or `delay` (seconds or a timedelta): not before. `priority`: 0 to 9, greater is sooner.
-        `group`: what limits per group count by. `key`: at most one such call at a time (within the
-        group); a second one returns the first. `expires_at`: not started after. `on`: your own
-        connection or session (psycopg, asyncpg, SQLAlchemy, Django); the call is part of its
-        transaction.
+        `group`: what limits per group count by. `key`: at most one such call waits, and one runs, at a
+        time (within the group). `unique`: what a call does whose key is taken, a policy or a
+        `Unique(...)`. `expires_at`: not started after. `on`: your own connection or session (psycopg,
+        asyncpg, SQLAlchemy, Django); the call is part of its transaction.
         """
         given = {
             "at": at,
@@ -243,10 +262,16 @@ class Task(Maps[P, R_co]):
             "group": group,
             "key": key,
             "expires_at": expires_at,
+            "unique": None if unique is None else self._unique(unique),
             "on": on,
         }
         options = with_options(f"task {self.name!r}", self._options, given, unknown)
         return Task(self.function, self.settings, self.signature, self._enqueuer, options)
+
+    def _unique(self, given: Unique | UniquePolicy) -> Unique:
+        unique = as_unique(given, self._options.unique)
+        self.signature.check_fields("unique", tuple(unique.by))
+        return unique
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
         """A call that is checked but not enqueued yet: for `app.enqueue_many`."""

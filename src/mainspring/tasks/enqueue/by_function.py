@@ -1,13 +1,13 @@
-"""Enqueueing by the schema's function: for roles that may not write or read `mainspring.visit`.
+"""Enqueueing by the schema's functions: calls with keys, and all calls of roles that may not write visits.
 
-The server makes ids and keys and checks all that a direct insert is trusted with. What is refused there
-becomes an error of ours.
+The server has the rule for keys that are taken. For roles without rights on `mainspring.visit` it checks
+all that a direct insert is trusted with. What is refused there becomes an error of ours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, cast
 from uuid import UUID
 
 import asyncpg
@@ -15,6 +15,7 @@ import psycopg
 
 from mainspring.db.sql import Steps, rows
 from mainspring.errors import (
+    AlreadyEnqueued,
     InvalidArguments,
     MainspringError,
     MissingRights,
@@ -22,7 +23,9 @@ from mainspring.errors import (
     QueueFull,
 )
 from mainspring.tasks.declare.handle import CallLookup, Handle
-from mainspring.tasks.declare.task import Call, priority_of, warn_if_large
+from mainspring.tasks.declare.task import Call, priority_of, spec_of, warn_if_large
+from mainspring.tasks.declare.unique import REFUSED as REJECTED
+from mainspring.tasks.declare.unique import Placed
 from mainspring.tasks.statements import SQL
 
 R = TypeVar("R")
@@ -37,10 +40,10 @@ REFUSED = (
 )
 
 
-class Enqueued(NamedTuple):
+class PlacedCall(NamedTuple):
     id: UUID
     key: str
-    is_new: bool
+    outcome: str
 
 
 def by_function(calls: Sequence[Call[R]], lookup: CallLookup) -> Steps[list[Handle[R]]]:
@@ -48,14 +51,47 @@ def by_function(calls: Sequence[Call[R]], lookup: CallLookup) -> Steps[list[Hand
     handles: list[Handle[R]] = []
     for start in range(0, len(calls), MOST):
         part = calls[start : start + MOST]
-        found = yield from rows(SQL["enqueue_many"], Enqueued, **_values(part))
-        for call, row in zip(part, found, strict=True):
-            warn_if_large(call, id := str(row.id))
-            handles.append(Handle(call.task.name, row.key, id, row.is_new, lookup))
+        found = yield from rows(SQL["enqueue_each"], PlacedCall, **place_values(part))
+        handles += _handles(part, found, lookup)
     return handles
 
 
-def _values(calls: Sequence[Call[object]]) -> dict[str, object]:
+def by_place(
+    calls: Sequence[Call[R]], lookup: CallLookup, ids: Sequence[str] | None
+) -> Steps[list[Handle[R]]]:
+    """The same with the role's own rights. `ids`: those that the caller has; then nobody is refused."""
+    values = place_values(calls, ids)
+    return _handles(calls, (yield from rows(SQL["place_all"], PlacedCall, **values)), lookup)
+
+
+def _handles(
+    calls: Sequence[Call[R]], found: Sequence[PlacedCall], lookup: CallLookup
+) -> list[Handle[R]]:
+    for call, row in zip(calls, found, strict=True):
+        if row.outcome in REJECTED:
+            _refuse(call, row, found)
+        warn_if_large(call, str(row.id))
+    return [
+        Handle(call.task.name, row.key, str(row.id), cast("Placed", row.outcome), lookup)
+        for call, row in zip(calls, found, strict=True)
+    ]
+
+
+def _refuse(call: Call[object], row: PlacedCall, found: Sequence[PlacedCall]) -> None:
+    if row.outcome == "rejected":
+        others = f"; none of the {len(found)} calls was enqueued" if len(found) > 1 else ""
+        raise AlreadyEnqueued(
+            f"task {call.task.name!r} has a call under the key {row.key!r} already, {row.id}{others}",
+            task=call.task.name,
+            key=row.key,
+            id=str(row.id),
+        )
+
+
+def place_values(
+    calls: Sequence[Call[object]], ids: Sequence[str] | None = None
+) -> dict[str, object]:
+    """The arguments of place_all.sql and enqueue_each.sql."""
     return {
         "queues": [call.task.name for call in calls],
         "payloads": [call.payload.decode() for call in calls],
@@ -65,6 +101,8 @@ def _values(calls: Sequence[Call[object]]) -> dict[str, object]:
         "priorities": [priority_of(call.task, call.options) for call in calls],
         "groups": [call.options.group for call in calls],
         "keys": [call.options.key for call in calls],
+        "ids": ids,
+        "uniques": [spec_of(call, may_refuse=ids is None) for call in calls],
     }
 
 

@@ -92,7 +92,7 @@ class CopyRows(Generic[R]):
                 _FRESH(36, id.encode(), 16, uuid, 4, shard, 8, version, size + 1, 1),
                 payload,
             )
-            self.handles.append(Handle(queue, id, id, True, self._lookup))
+            self.handles.append(Handle(queue, id, id, "new", self._lookup))
         return made
 
     def _head(self, kind: CallKind) -> bytes:

@@ -1,27 +1,23 @@
 """Enqueueing: visits from calls, one or many, on the application's connection or the caller's.
 
 A call without a uniqueness key has a fresh id for a key and cannot conflict, so many of them are
-copied in. A call with a key is inserted if the key is free; if it is taken, the call that has it is
-returned and nothing else happens.
+copied in. Calls with a key are placed by a function of the schema: it has the rule for taken ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import cached_property
 from typing import Generic, NamedTuple, TypeVar
-from uuid import UUID
 
 from mainspring.db.caller import Caller, Verb, caller_tx, caller_tx_sync
 from mainspring.db.database import Database
 from mainspring.db.pool import Pools
-from mainspring.db.sql import Steps, first, one, rows, run
+from mainspring.db.sql import Steps, first, one, run
 from mainspring.db.tx import AsyncpgTx, PsycopgTx, SyncTx
 from mainspring.kernel import (
     KERNEL_SQL,
     copy_visits,
-    grouped_key,
     new_ids,
     new_visit,
     shard_of,
@@ -30,7 +26,13 @@ from mainspring.kernel import (
 from mainspring.tasks.declare.handle import CallLookup, CallState, Handle
 from mainspring.tasks.declare.options import CallOptions
 from mainspring.tasks.declare.task import Call, Task, Uniform, priority_of, warn_if_large
-from mainspring.tasks.enqueue.by_function import DENIED, REFUSED, by_function, refusal
+from mainspring.tasks.enqueue.by_function import (
+    DENIED,
+    REFUSED,
+    by_function,
+    by_place,
+    refusal,
+)
 from mainspring.tasks.enqueue.copy_rows import CallKind, CopyRows
 from mainspring.tasks.statements import SQL
 
@@ -39,17 +41,6 @@ R = TypeVar("R")
 COPY_FROM = 50
 ENQUEUE = Verb("enqueue", "enqueue_sync")
 ENQUEUE_SYNC = Verb("enqueue_sync", "enqueue")
-
-
-class Inserted(NamedTuple):
-    id: UUID
-    hints: int
-
-
-class KeyedVisit(NamedTuple):
-    queue: str
-    key: str
-    id: UUID
 
 
 class CallRow(NamedTuple):
@@ -79,7 +70,7 @@ class CallBatch(Generic[R]):
         self._database = database
         self._lookup = lookup
         self._kinds = _kinds(calls)
-        self.keyed = any(options.key is not None for _, options in self._kinds)
+        self.keyed = any(options.keyed for _, options in self._kinds)
         self._copied = copies and not self.keyed and len(calls) >= COPY_FROM
         self._calls = calls if self._copied else calls[:]
 
@@ -89,6 +80,8 @@ class CallBatch(Generic[R]):
         way = self._database.enqueues
         if way == "function" or (way == "fresh" and not is_one and not self._copied):
             return (yield from by_function(self._calls, self._lookup))
+        if self.keyed:
+            return (yield from by_place(self._calls, self._lookup, self._own_ids))
         if is_one:
             handle, values = fresh_call(self._calls[0], self._database.shard_count, self._lookup)
             yield from run(KERNEL_SQL["insert_one"], **values)
@@ -117,51 +110,14 @@ class CallBatch(Generic[R]):
         return copied.handles
 
     def _insert(self, now: datetime | None) -> Steps[list[Handle[R]]]:
-        """Whoever has a key may be settled between the two statements: then it is inserted again."""
-        inserted: set[str] = set()
-        taken: dict[tuple[str, str], str] = {}
-        missing: Sequence[int] = range(len(self._calls))
-        while missing:
-            values = self._values(now, missing)
-            fresh = yield from rows(KERNEL_SQL["insert_new"], Inserted, **values)
-            inserted |= {str(row.id) for row in fresh}
-            if missing := self._missing(inserted, taken):
-                keys = {name: values[name] for name in ("shards", "keys", "queues")}
-                found = yield from rows(KERNEL_SQL["find_visits"], KeyedVisit, **keys)
-                taken |= {(visit.queue, visit.key): str(visit.id) for visit in found}
-                missing = self._missing(inserted, taken)
-        return [
-            Handle(
-                call.task.name,
-                key,
-                id if (is_new := id in inserted) else taken[call.task.name, key],
-                is_new,
-                self._lookup,
-            )
-            for call, id, key in zip(self._calls, self._ids, self._keys, strict=True)
-        ]
-
-    @cached_property
-    def _ids(self) -> list[str]:
+        """Their keys are their ids, which nobody else can have."""
         ids = list(self._own_ids or new_ids(len(self._calls)))
         for call, id in zip(self._calls, ids, strict=True):
             warn_if_large(call, id)
-        return ids
-
-    @cached_property
-    def _keys(self) -> list[str]:
-        """The visits' keys: the users', or the calls' own fresh ids."""
+        yield from run(KERNEL_SQL["insert_new"], **self._values(now, ids))
         return [
-            id if (key := call.options.key) is None else grouped_key(call.options.group, key)
-            for call, id in zip(self._calls, self._ids, strict=True)
-        ]
-
-    def _missing(self, inserted: set[str], taken: Mapping[tuple[str, str], str]) -> list[int]:
-        """Calls that neither were inserted nor found: the one with their key ended in between."""
-        return [
-            n
-            for n, (id, key) in enumerate(zip(self._ids, self._keys, strict=True))
-            if id not in inserted and (self._calls[n].task.name, key) not in taken
+            Handle(call.task.name, id, id, "new", self._lookup)
+            for call, id in zip(self._calls, ids, strict=True)
         ]
 
     def _needs_clock(self) -> bool:
@@ -171,19 +127,18 @@ class CallBatch(Generic[R]):
             for _, options in self._kinds
         )
 
-    def _values(self, now: datetime | None, numbers: Sequence[int]) -> dict[str, object]:
-        """The arguments of insert_new.sql for some of the calls."""
-        calls = [self._calls[n] for n in numbers]
-        keys = [self._keys[n] for n in numbers]
+    def _values(self, now: datetime | None, ids: Sequence[str]) -> dict[str, object]:
+        """The arguments of insert_new.sql."""
+        calls = self._calls
         shard_count = self._database.shard_count
         return {
             "shards": [
-                shard_of(call.options.group or key, shard_count)
-                for call, key in zip(calls, keys, strict=True)
+                shard_of(call.options.group or id, shard_count)
+                for call, id in zip(calls, ids, strict=True)
             ],
-            "keys": keys,
+            "keys": ids,
             "queues": [call.task.name for call in calls],
-            "ids": [self._ids[n] for n in numbers],
+            "ids": ids,
             "groups": [call.options.group for call in calls],
             "priorities": [priority_of(call.task, call.options) for call in calls],
             "due_ats": [_due_at(call.options, now) for call in calls],
@@ -233,7 +188,7 @@ def fresh_call(
         "version": version,
         "payload": call.payload.decode(),
     }
-    return Handle(queue, id, id, True, lookup), values
+    return Handle(queue, id, id, "new", lookup), values
 
 
 class Enqueuer:
@@ -245,7 +200,7 @@ class Enqueuer:
 
     async def enqueue_call(self, call: Call[R], on: Caller | None) -> Handle[R]:
         """Enqueue one call: by the shortest way if it is ours to commit and has no key."""
-        if on is None and call.options.key is None:
+        if on is None and not call.options.keyed:
             pool = self._pools.known() or await self._pools.here()
             if pool.database.enqueues != "function":
                 handle, values = fresh_call(call, pool.database.shard_count, self)

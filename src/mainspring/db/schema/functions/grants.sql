@@ -55,13 +55,23 @@ begin
     where not has_function_privilege(h.role, p.oid, 'execute') and (
       h.works
       or h.on_tables and not p.prosecdef
-      or h.enqueues and p.proname in ('enqueue', 'enqueue_many', 'enqueue_calls')
+      or h.enqueues and p.proname in ('enqueue', 'enqueue_many', 'enqueue_calls', 'enqueue_each', 'enqueue_unique')
       or h.asks and p.proname = 'result_of'
       or h.advances and p.proname in ('advance', 'advance_params')
       or h.rewinds and p.proname in ('rewind', 'rewind_param')
       or h.had_schema and (p.proname in ('canonical_keys', 'key_of', 'key_expression', 'own_column', 'key_part', 'prints_equals_alike')
         or p.proname in ('changed', 'offer_changed') and 'changed' = any(was_open)
         or p.proname in ('offer', 'offer_entity') and 'offer' = any(was_open)))
+  loop
+    execute format('grant execute on function %s to %s', item.function, item.role);
+  end loop;
+  -- Whoever may enqueue by the functions of the release before may by those that say what happened.
+  for item in
+    select distinct p.oid::regprocedure as function, a.grantee::regrole as role
+    from pg_proc o cross join lateral aclexplode(o.proacl) a, pg_proc p
+    where o.pronamespace = schema and o.proname = 'enqueue_many' and a.privilege_type = 'EXECUTE' and a.grantee not in (0, o.proowner)
+      and p.pronamespace = schema and p.proname in ('enqueue_each', 'enqueue_unique')
+      and not has_function_privilege(a.grantee, p.oid, 'execute')
   loop
     execute format('grant execute on function %s to %s', item.function, item.role);
   end loop;

@@ -16,6 +16,10 @@ begin
     from mainspring.visit_status s
     where s.key = visit_key and s.queue = result_of.task and s.id = result_of.id
     union all
+    select case when (v.follow_up ->> 'due_at')::timestamptz > mainspring.now() then 'scheduled' else 'waiting' end, null, null, 1, null
+    from mainspring.visit v  -- it waits behind the run that has its key
+    where v.key = visit_key and v.queue = result_of.task and (v.follow_up ->> 'id')::uuid = result_of.id
+    union all
     select h.outcome::text, h.result::text, h.error, 2, h.ended_at
     from mainspring.history_run h
     where h.key = visit_key and h.queue = result_of.task and h.id = result_of.id

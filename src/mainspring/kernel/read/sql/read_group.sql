@@ -39,5 +39,5 @@ noted as (
 )
 select shard, key, queue, id, grp, priority, date_part('epoch', due_at) as due, version, least(attempt, 2147483645) as attempt, crashes,
   case when expires_at is not null then greatest(least(expires_at, '9999-01-01Z'), '1970-01-01Z') end as expires_at,
-  payload, address
+  payload, address, key <> id::text as keyed
 from page
