@@ -47,6 +47,11 @@ def refund(order: int) -> str:
     raise AssertionError("it is run elsewhere")
 
 
+@app.task(name="card.print", remote=True, retry=RetryPolicy(attempts=1))
+def print_card(text: str) -> str:
+    raise AssertionError("it is run elsewhere")
+
+
 @app.process
 def shop(order: int) -> Promise[str]:
     return charge(order)

@@ -8,15 +8,18 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import psycopg
 import pytest
 from served_process import Served
 
-from mainspring.client import AsyncClient, TaskProblem
+from mainspring import Mainspring
+from mainspring.client import AsyncClient, RemoteError, TaskProblem, serving
 from mainspring.client.actors import PulledTask
+from mainspring.errors import TaskFailed
+from mainspring.processes.remote.seal import rotate_secret_steps
 from mainspring.testing.idle import wait_until
 from tcp_proxy import tcp_proxy
 
@@ -176,6 +179,140 @@ async def test_a_server_that_is_killed_again_and_again_loses_no_task(served: Ser
         loop.stop()
         await asyncio.wait_for(running, 60)
     assert states(served.url) == {"done": 60}
+
+
+LONG = "x" * 1_500_000
+
+
+async def test_what_is_large_together_goes_in_parts(client: AsyncClient) -> None:
+    """Rule 14: what does not fit into an answer, or into a call, would be sent again for ever."""
+
+    async def print_card(text: str) -> str:
+        return text
+
+    calls = await asyncio.gather(
+        *(client.tasks.enqueue("card.print", {"text": LONG}) for _ in range(13))
+    )
+    loop = client.actors.loop({"card.print": print_card}, slots=20)
+    running = asyncio.create_task(loop.run())
+    async with asyncio.timeout(120):
+        for call in calls:
+            assert await client.tasks.result(call, timeout=100) == LONG
+    loop.stop()
+    await asyncio.wait_for(running, 30)
+
+
+async def test_a_result_that_is_too_large_is_its_task_s_failure(client: AsyncClient) -> None:
+    """P4: others go on, and an error of whatever length is told."""
+
+    async def print_card(text: str) -> str:
+        if text == "long":
+            raise ValueError("x" * 5_000_000)
+        return text * 4_000_000
+
+    calls = await client.tasks.enqueue_many("card.print", [{"text": t} for t in ("", "long", "x")])
+    loop = client.actors.loop({"card.print": print_card}, slots=3)
+    running = asyncio.create_task(loop.run())
+    assert await client.tasks.result(calls[0], timeout=60) == ""
+    with pytest.raises(TaskFailed, match="ValueError: xxx"):
+        await client.tasks.result(calls[1], timeout=60)
+    with pytest.raises(
+        TaskFailed, match=r"InvalidResult: the result has 4000\d+ bytes, .*elsewhere"
+    ):
+        await client.tasks.result(calls[2], timeout=60)
+    loop.stop()
+    await asyncio.wait_for(running, 30)
+
+
+async def test_more_tasks_than_a_beat_takes_are_all_kept(
+    client: AsyncClient, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P3: each in its turn; those beyond the first list would come back to the queue."""
+    monkeypatch.setattr(serving, "MOST_BEATEN", 2)
+    gate = asyncio.Event()
+
+    async def refund(order: int) -> str:
+        await gate.wait()
+        return "back"
+
+    def moved() -> int:
+        with psycopg.connect(served.url) as connection:
+            rows = connection.execute(
+                "select held_until > started_at + interval '2.1 s' from mainspring.visit"
+                " where queue = 'card.refund'"
+            ).fetchall()
+        return sum(bool(is_later) for (is_later,) in rows)
+
+    calls = await client.tasks.enqueue_many("card.refund", [{"order": n} for n in range(5)])
+    loop = client.actors.loop({"card.refund": refund}, slots=5)
+    running = asyncio.create_task(loop.run())
+    await wait_until(lambda: moved() == 5, 60)
+    gate.set()
+    for call in calls:
+        assert await client.tasks.result(call, timeout=60) == "back"
+    loop.stop()
+    await asyncio.wait_for(running, 30)
+
+
+async def test_a_ticket_that_the_server_forgot_spoils_no_other(
+    client: AsyncClient, served: Served, registered: str
+) -> None:
+    """Rule 17: the secret was changed twice; what is pulled since then is kept and settled."""
+    old, new = asyncio.Event(), asyncio.Event()
+    begun: list[int] = []
+
+    async def refund(order: int) -> str:
+        begun.append(order)
+        await (new if order else old).wait()
+        return "back"
+
+    await client.tasks.enqueue("card.refund", {"order": 0})
+    loop = client.actors.loop({"card.refund": refund}, slots=5)
+    running = asyncio.create_task(loop.run())
+    await wait_until(lambda: begun == [0], 60)
+    served.kill()
+    async with Mainspring(served.url) as app:
+        pool = await app.pool()
+        for _ in range(2):
+            async with pool.connection(transaction=True) as connection:
+                await connection.follow(rotate_secret_steps())
+    await asyncio.to_thread(served.start)
+    calls = await client.tasks.enqueue_many("card.refund", [{"order": n} for n in (1, 2, 3)])
+    await wait_until(lambda: {1, 2, 3} <= set(begun), 60)
+    old.set()
+    new.set()
+    for call in calls:
+        assert await client.tasks.result(call, timeout=60) == "back"
+    loop.stop()
+    await asyncio.wait_for(running, 30)
+
+
+async def test_a_loop_whose_answers_are_refused_ends_with_the_error(
+    served: Served, new_token: Callable[..., str]
+) -> None:
+    """It must not go on with nobody to settle: its scope was taken away while it worked."""
+    served.start()
+    gate, begun = asyncio.Event(), asyncio.Event()
+
+    async def refund(order: int) -> str:
+        begun.set()
+        await gate.wait()
+        return "back"
+
+    token = await asyncio.to_thread(new_token, "pull:card.refund", "enqueue:card.refund")
+    async with AsyncClient(served.address, token=token, timeout=30) as client:
+        await client.tasks.enqueue("card.refund", {"order": 1})
+        loop = client.actors.loop({"card.refund": refund}, slots=1)
+        loop._grace = 1.0
+        running = asyncio.create_task(loop.run())
+        await asyncio.wait_for(begun.wait(), 60)
+        with psycopg.connect(served.url, autocommit=True) as connection:
+            connection.execute("update mainspring.api_token set scopes = '{task.read}'")
+        served.kill()
+        await asyncio.to_thread(served.start)
+        gate.set()
+        with pytest.raises(RemoteError, match=r"no scope 'pull:card\.refund'"):
+            await asyncio.wait_for(running, 60)
 
 
 ACTOR = """

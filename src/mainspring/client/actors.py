@@ -21,6 +21,7 @@ from mainspring.v1 import actor_service_pb2 as v1
 from mainspring.v1 import body_pb2
 
 MOST_SETTLED = 1000
+TOLD_CHARACTERS = 16_000  # of an error: more is not kept
 SETTLED = {
     v1.SETTLED_AS_ACCEPTED: "accepted",
     v1.SETTLED_AS_ALREADY: "already",
@@ -105,10 +106,14 @@ def failed(ticket: str, error: BaseException) -> v1.Settlement:
     if isinstance(error, TaskProblem):
         after = to_span(error.retry_after)
         problem = body_pb2.Problem(
-            code=error.code, message=str(error), final=error.final, retry_after=after
+            code=error.code,
+            message=str(error)[:TOLD_CHARACTERS],
+            final=error.final,
+            retry_after=after,
         )
     else:
-        problem = body_pb2.Problem(code=type(error).__name__, message=str(error) or repr(error))
+        text = str(error) or repr(error)
+        problem = body_pb2.Problem(code=type(error).__name__, message=text[:TOLD_CHARACTERS])
     return v1.Settlement(ticket=ticket, failure=problem)
 
 

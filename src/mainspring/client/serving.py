@@ -28,8 +28,12 @@ WAIT_SECONDS = 20.0
 GATHER_SECONDS = 0.002
 MOST_AT_ONCE = 100  # of one pull
 MOST_SETTLED = 250
+MOST_BEATEN = 1000
+# Of the 4 MB that a call takes; a list of answers stays below it, and one answer alone too.
+SETTLED_BYTES = 3_000_000
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 GRACE_SECONDS = 25.0
+NO_TICKET = "the server does not know its ticket any more"
 
 
 class ActorLoop:
@@ -58,6 +62,7 @@ class ActorLoop:
         self._free = asyncio.Event()
         self._working: dict[str, tuple[PulledTask, asyncio.Task[None]]] = {}
         self._results: list[v1.Settlement] = []
+        self._most_settled = MOST_SETTLED  # fewer, while one of them is looked for
         self._news = asyncio.Event()
         self._beat_soon = asyncio.Event()
 
@@ -77,21 +82,26 @@ class ActorLoop:
         settling = asyncio.create_task(self._settling(), name="mainspring.actor.settles")
         beating = asyncio.create_task(self._beating(), name="mainspring.actor.beats")
         pulling = asyncio.create_task(self._pulling(), name="mainspring.actor.pulls")
-        stopping = asyncio.create_task(self._stopping.wait())
+        stopping = asyncio.create_task(self._stopped())
         try:
-            await asyncio.wait([pulling, stopping], return_when=asyncio.FIRST_COMPLETED)
+            loops = (pulling, stopping, settling, beating)
+            await asyncio.wait(loops, return_when=asyncio.FIRST_COMPLETED)
             self._stopping.set()
             pulling.cancel()  # the server takes back what was held for it
             await asyncio.wait([pulling])
             await self._finish()
             self._news.set()
             await settling
-            if not pulling.cancelled() and (error := pulling.exception()) is not None:
-                raise error
+            for task in (pulling, beating):
+                if task.done() and not task.cancelled() and (error := task.exception()):
+                    raise error
         finally:
             for task in (settling, beating, pulling, stopping):
                 task.cancel()
             await asyncio.wait([settling, beating, pulling, stopping])
+
+    async def _stopped(self) -> None:
+        await self._stopping.wait()
 
     async def _finish(self) -> None:
         at_work = [task for _, task in self._working.values()]
@@ -157,6 +167,9 @@ class ActorLoop:
             else:
                 result = await asyncio.to_thread(function, **pulled.args, **named)
             answer = actors.completed(pulled.ticket, result)
+            if (size := answer.ByteSize()) > SETTLED_BYTES:
+                text = f"the result has {size} bytes, and at most {SETTLED_BYTES} are sent; "
+                answer = self._refused(answer, text + "store it elsewhere and return a reference")
         except asyncio.CancelledError:
             answer = actors.released(pulled.ticket)
         except Exception as error:
@@ -180,17 +193,26 @@ class ActorLoop:
                         every = [p.beat_every for p, _ in self._working.values()]
                         if min([pause, *every]) < pause:
                             break
-            tickets = list(self._working)[:1000]
-            if not tickets:
-                continue
-            try:
-                replies = await self._client.send(actors.beat(tickets))
-            except RemoteError as error:
+            tickets = list(self._working)
+            for first in range(0, len(tickets), MOST_BEATEN):
+                await self._beat(tickets[first : first + MOST_BEATEN])
+
+    async def _beat(self, tickets: list[str]) -> None:
+        try:
+            replies = await self._client.send(actors.beat(tickets))
+        except RemoteError as error:
+            if error.status != "INVALID_ARGUMENT":
                 log.warning("actor.not_beaten", extra={"error": str(error)})
-                continue
-            for ticket, reply in zip(tickets, replies, strict=True):
-                if reply.stop is not None:
-                    self._drop(ticket, reply.stop)
+            elif len(tickets) == 1:
+                self._drop(tickets[0], NO_TICKET)
+            else:  # one of them; the others are kept
+                middle = len(tickets) // 2
+                await self._beat(tickets[:middle])
+                await self._beat(tickets[middle:])
+            return
+        for ticket, reply in zip(tickets, replies, strict=True):
+            if reply.stop is not None:
+                self._drop(ticket, reply.stop)
 
     def _drop(self, ticket: str, why: str) -> None:
         """It counts no longer: whatever it comes to, nobody wants it."""
@@ -210,16 +232,20 @@ class ActorLoop:
             self._news.clear()
             await asyncio.sleep(GATHER_SECONDS)
             while self._results:
-                batch = self._results[:MOST_SETTLED]
+                batch = fitting(self._results[: self._most_settled])
                 try:
                     settled = await self._client.send(actors.settle(batch, self._worker))
                 except RemoteError as error:
+                    if error.status == "INVALID_ARGUMENT":
+                        self._look_for_bad(batch)
+                        continue
                     if not _passes(error):
                         raise
                     await asyncio.sleep(pause)
                     pause = min(LONGEST_PAUSE, pause * 2)
                     continue
                 pause = FIRST_PAUSE
+                self._most_settled = min(MOST_SETTLED, 2 * self._most_settled)
                 del self._results[: len(batch)]
                 busy = [r for r, s in zip(batch, settled, strict=True) if s.settled_as == "busy"]
                 self._results += busy
@@ -237,12 +263,29 @@ class ActorLoop:
                 if busy:
                     await asyncio.sleep(FIRST_PAUSE)
 
+    def _look_for_bad(self, batch: list[v1.Settlement]) -> None:
+        """The server knows one of these tickets no longer: fewer at once, until it is alone."""
+        self._most_settled = max(1, len(batch) // 2)
+        if len(batch) == 1:
+            del self._results[0]
+            self._drop(batch[0].ticket, NO_TICKET)
+
     def _refused(self, result: v1.Settlement, problem: str) -> v1.Settlement:
         """A result that cannot be taken is a failure; a failure that cannot be, is given back."""
         if result.WhichOneof("result") == "failure":
             return actors.released(result.ticket)
         error = actors.TaskProblem(problem, code="InvalidResult")
         return actors.failed(result.ticket, error)
+
+
+def fitting(results: list[v1.Settlement]) -> list[v1.Settlement]:
+    """The first of these that fit into a call, one at least."""
+    size = 0
+    for n, result in enumerate(results):
+        size += result.ByteSize() + 10
+        if n and size > SETTLED_BYTES:
+            return results[:n]
+    return results
 
 
 @contextmanager

@@ -9,9 +9,12 @@ from outbox import Outbox
 from test_relay import Box, box_kind, parked, relaying
 
 from mainspring import RetryPolicy, Saved
+from mainspring.entities.declare.consumer import Consumer
+from mainspring.entities.outbox.send import HandOver
 from mainspring.errors import EndpointAway
 from mainspring.kernel import Endpoint
 from mainspring.testing import wait_until
+from sinks.test_record import event as event_of
 
 QUICK = RetryPolicy(attempts=3, first=0.01, most=0.01)
 
@@ -49,6 +52,17 @@ class Many:
 
     def numbers(self, id: int) -> list[int]:
         return [e.number for call in self.got for group in call for e in group if e.id == id]
+
+
+async def test_who_comes_just_as_the_last_call_ends_is_sent_too():
+    """S7: nobody is at work any more then, and nobody else might come for long."""
+    many = Many()
+    many.calls = 1
+    hand_over = HandOver(Consumer("box", "many", target=many), None)
+    async with asyncio.timeout(10):
+        for number in range(3):  # each the moment that the one before has its answer
+            assert (await hand_over.send([event_of(number=number)])).taken == 1
+    await hand_over.close()
 
 
 async def test_entities_at_hand_together_go_in_one_call(mainspring_url):

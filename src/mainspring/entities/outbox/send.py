@@ -104,15 +104,19 @@ class _Joined:
         if len(self._under_way) < self._calls:
             task = loop.create_task(self._run(), name="mainspring.send_many")
             self._under_way.add(task)
-            task.add_done_callback(self._under_way.discard)
         return await answer
 
     async def _run(self) -> None:
-        while self._waiting:
-            batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
-            # Whoever was stopped meanwhile has its events sent by the run that follows.
-            if batch := [(events, answer) for events, answer in batch if not answer.done()]:
-                await self._send(batch)
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
+                # Whoever was stopped meanwhile has its events sent by the run that follows.
+                if batch := [(events, answer) for events, answer in batch if not answer.done()]:
+                    await self._send(batch)
+        finally:
+            # At once: who comes before a done callback would find no call free, and nobody to take him.
+            if (here := asyncio.current_task()) is not None:
+                self._under_way.discard(here)
 
     async def _send(self, batch: list[tuple[list[Saved], asyncio.Future[Heard]]]) -> None:
         try:

@@ -25,7 +25,13 @@ from mainspring.kernel import Run, Sleeper
 from mainspring.processes.commit.change import TaskChange
 from mainspring.processes.declare.versions import Versions
 from mainspring.processes.remote import pulling
-from mainspring.processes.remote.pulling import Dealt, HeldTask, PullAsk, RemoteActor
+from mainspring.processes.remote.pulling import (
+    Dealt,
+    DealtTask,
+    HeldTask,
+    PullAsk,
+    RemoteActor,
+)
 from mainspring.processes.remote.seal import Seals
 from mainspring.processes.remote.ticket import Pulled
 
@@ -274,11 +280,12 @@ class PullLine:
         if held:
             crash_points.passed("pull.held")
         for n, pull in enumerate(asking):
-            pull.held = [one for one, _ in dealt.tasks if one.asked == n]
-            if pull.held and pull.answer.done():  # its caller went meanwhile
+            tasks = [task for task in dealt.tasks if task.held.asked == n]
+            pull.held = [task.held for task in tasks]
+            if tasks and pull.answer.done():  # its caller went meanwhile
                 self._give_back(pull.held)
-            elif pull.held:
-                pull.end([pulled for one, pulled in dealt.tasks if one.asked == n])
+            elif tasks:
+                pull.end(self._fitting(tasks))
         for ended, change in dealt.ended:
             await self._host.run_steps(self._ended(ended, change))
         if dealt.tasks:
@@ -311,7 +318,13 @@ class PullLine:
         except asyncio.CancelledError:
             self._give_back(held)
             raise
-        return [pulled for _, pulled in dealt.tasks]
+        return self._fitting(dealt.tasks)
+
+    def _fitting(self, tasks: Sequence[DealtTask]) -> list[Pulled]:
+        """What fits into an answer; the rest is due again at once, for it would be lost with it."""
+        most = pulling.fitting(tasks)
+        self._give_back([task.held for task in tasks[most:]])
+        return [task.pulled for task in tasks[:most]]
 
     # -- sleeping
 

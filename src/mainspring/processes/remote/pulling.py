@@ -47,6 +47,9 @@ MOST_HELD = 500  # of one actor by one statement
 # By which payloads of processes' visits are known, and their task timeouts (visits.py, `Payload`).
 LEFT = {"mark": "@", "until": "deadline"}
 BEATS = 3  # in a work timeout
+# Of the arguments of the tasks that one pull is answered. gRPC takes 4 MB in most languages; what is
+# refused there would be asked for again for ever.
+ANSWER_BYTES = 3_000_000
 _REMOTE = UUID("5f3b2f0c-3a53-4d0c-9a0e-6f1d2c7b8a90")  # under which history knows actors elsewhere
 
 
@@ -143,11 +146,19 @@ class HeldTask(msgspec.Struct):
     asked: int
 
 
+class DealtTask(NamedTuple):
+    """A task that is handed out."""
+
+    held: HeldTask
+    pulled: Pulled
+    size: int  # bytes of its arguments
+
+
 class Dealt(NamedTuple):
     """What one look came to: tasks by the pull that gets them, and those that end without being handed
     out."""
 
-    tasks: list[tuple[HeldTask, Pulled]]
+    tasks: list[DealtTask]
     ended: list[tuple[Run, TaskChange]]
 
 
@@ -304,13 +315,26 @@ def load_steps(
                 text = versions.upcast(visit.queue, task_input.args_version, task_input.args)
                 args = fill(text, task_input.inputs)
             work_timeout = stored_policy(known[visit.queue].policy).work_timeout
-            dealt.tasks.append(
-                (held_task, _pulled(held_task, task_input, args, work_timeout, seals))
-            )
+            pulled = _pulled(held_task, task_input, args, work_timeout, seals)
+            dealt.tasks.append(DealtTask(held_task, pulled, bytes_of(args)))
         except InvalidArguments as error:
             facts = {"actor": visit.queue, "task": visit.key}
             log.warning("task.not_pulled", extra={**facts, "error": str(error)})
     return dealt
+
+
+def bytes_of(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
+
+
+def fitting(tasks: Sequence[DealtTask]) -> int:
+    """How many of the first of these fit into one answer; one at least, if there is any."""
+    size = 0
+    for n, task in enumerate(tasks):
+        size += task.size
+        if n and size > ANSWER_BYTES:
+            return n
+    return len(tasks)
 
 
 @lru_cache(maxsize=1000)  # each task of a pull asks

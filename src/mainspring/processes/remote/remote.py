@@ -189,7 +189,7 @@ class Remote:
         dealt = host.run_steps_sync(steps())
         for ended, change in dealt.ended:
             host.run_steps_sync(ended_steps(host, ended, change))
-        return [pulled for _, pulled in dealt.tasks]
+        return [task.pulled for task in dealt.tasks]
 
     def _again_sync(self, asking: PullAsk) -> list[Pulled]:
         host, url = self.host, self.host.database_sync().url
@@ -201,7 +201,7 @@ class Remote:
             held: list[HeldTask] = yield from pulling.again_steps(asking, known)
             return (yield from pulling.load_steps(held, known, host.versions, self._seals, url))
 
-        return [pulled for _, pulled in host.run_steps_sync(steps()).tasks]
+        return [task.pulled for task in host.run_steps_sync(steps()).tasks]
 
     def beat_sync(self, ticket: str) -> bool:
         """See beat."""

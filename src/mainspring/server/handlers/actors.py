@@ -6,6 +6,7 @@ them.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 import msgspec
@@ -25,9 +26,11 @@ from mainspring.trace_context import trace_context
 from mainspring.v1 import actor_service_pb2 as v1
 from mainspring.v1 import body_pb2
 
+log = logging.getLogger("mainspring")
 MOST_ACTORS = 20
 MOST_TASKS = 100
 MOST_TICKETS = 1000
+TASK_BYTES = 15 * 1024 * 1024  # of the 16 MB of an answer
 _SETTLED = {
     "accepted": v1.SETTLED_AS_ACCEPTED,
     "already": v1.SETTLED_AS_ALREADY,
@@ -69,7 +72,9 @@ class ActorCalls:
         asking = PullAsk(tuple(request.actors), request.limit, pull_id)
         with refusals():
             found = await self._desk.pull(asking, wait, again=request.again)
-        answer = v1.PullTasksResponse(tasks=map(_task, found.tasks))
+        answer = v1.PullTasksResponse(
+            tasks=[task for task in map(_task, found.tasks) if _fits(task)]
+        )
         if found.pause is not None:
             answer.pause.FromMilliseconds(int(found.pause * 1000))
         return answer
@@ -172,6 +177,16 @@ def _task(pulled: Pulled) -> v1.PulledTask:
     )
     task.beat_every.FromMilliseconds(int(pulled.beat_every * 1000))
     return task
+
+
+def _fits(task: v1.PulledTask) -> bool:
+    """Whether an answer can carry it. Else it is due again when its time is over."""
+    if (size := task.ByteSize()) <= TASK_BYTES:
+        return True
+    text = f"the task has {size} bytes, and an answer takes {TASK_BYTES}; pass references"
+    facts = {"actor": task.actor, "task": task.task_id, "error": text}
+    log.warning("task.not_pulled", extra=facts)
+    return False
 
 
 def _beaten(beaten: Beaten) -> v1.Beaten:
