@@ -214,6 +214,9 @@ class LeaseTuning:
     share_after: float = 0.2
     # While a worker waits for its part of a limit it looks this often.
     parts_every: float = 0.1
+    # With fewer permits than workers that want one, each keeps its own for so long: handing it over takes
+    # up to two looks, in which it is not used.
+    parts_turn: float = 3.0
     # The database is asked so often about runs that somebody says are gone.
     doubts_every: float = 0.1
     # More bands than this are a beat's work to read: then each code has one, with what those before lack.

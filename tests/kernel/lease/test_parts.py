@@ -11,6 +11,7 @@ import pytest
 from mainspring import clock
 from mainspring.db.database import Database
 from mainspring.kernel.settings import WorkerSettings
+from mainspring.kernel.tuning import LEASE
 from mainspring.kernel.worker import Worker
 from mainspring.testing import wait_until
 from visits import Visits, queue
@@ -109,7 +110,7 @@ async def test_alone_an_idle_worker_keeps_its_token(worker: Worker) -> None:
 async def test_what_runs_is_kept_though_the_limit_was_lowered(
     worker: Worker, visits: Visits
 ) -> None:
-    """A7: the part comes down as runs end, in memory and in the table."""
+    """A7: nothing is started above it, and the table follows as runs end."""
     state = worker.buffer.queues["ring"]
     state.running = 4
     visits.call("limit_queue", name="ring", source="", changes='{"concurrency": 2}')
@@ -117,11 +118,49 @@ async def test_what_runs_is_kept_though_the_limit_was_lowered(
 
     state.wants_part = True
     worker.heart._parts.keep()
-    assert (state.part, visits.value(part)) == (4, 4)
+    assert (state.part, visits.value(part)) == (2, 4)
 
     state.running, state.wants_part = 1, True
     worker.heart._parts.keep()
     assert (state.part, visits.value(part)) == (2, 2)
+
+
+async def test_who_has_all_permits_starts_nothing_in_place_of_what_ends_while_others_want(
+    worker: Worker, visits: Visits
+) -> None:
+    """T13: else a worker that never lacks work keeps them all, and visits of other shards starve."""
+    state = worker.buffer.queues["ring"]
+    other = visits.join()
+    visits.call("keep_part", queue="ring", worker_id=other, size=0, rate=0.0, wants=True)
+    mine = "select size from mainspring.part where size > 0"
+    state.running, state.wants_part = 5, True
+
+    worker.heart._parts.keep()
+    assert (state.part, visits.value(mine)) == (2, 5)
+
+    state.running, state.wants_part = 3, True
+    worker.heart._parts.keep()
+    assert (state.part, visits.value(mine)) == (2, 3)
+
+
+async def test_one_permit_changes_hands_after_a_turn(worker: Worker, visits: Visits) -> None:
+    """T13: not at every look: while it is handed over nobody uses it."""
+    visits.call("limit_queue", name="ring", source="", changes='{"concurrency": 1}')
+    state, parts = worker.buffer.queues["ring"], worker.heart._parts
+    other = visits.join()
+    visits.call("keep_part", queue="ring", worker_id=other, size=0, rate=0.0, wants=True)
+    state.running = 0
+    state.wants_part = True
+    parts.keep()
+    state.wants_part = True
+    parts.keep()
+    assert state.part == 1
+
+    parts._began_at["ring"] -= LEASE.parts_turn
+    state.running = 1
+    state.wants_part = True
+    parts.keep()
+    assert state.part == 0
 
 
 async def test_a_locked_queue_row_does_not_stop_the_heart(

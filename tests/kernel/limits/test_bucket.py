@@ -81,6 +81,20 @@ class TestSizes:
         assert next_size(1, 1, [Part(0, 0, wants=True)], wants=True, running=0) == 0
         assert next_size(1, 0, [Part(0, 0, wants=True)], wants=True, running=0) == 1
 
+    @pytest.mark.parametrize(("limit", "workers"), [(10, 4), (5, 4), (7, 2), (4, 4), (23, 7)])
+    def test_what_the_division_leaves_over_is_used(self, limit: int, workers: int) -> None:
+        """T13: 10 permits of 4 workers are all used, whoever held how many before; none starves."""
+        parts = [Part(limit, 0, wants=True), *[Part(0, 0, wants=True)] * (workers - 1)]
+        for _ in range(4):
+            for who in range(workers):
+                others = [part for n, part in enumerate(parts) if n != who]
+                size = next_size(limit, parts[who].size, others, wants=True, running=0)
+                parts[who] = Part(size, 0, wants=True)
+
+        sizes = {part.size for part in parts}
+        assert sum(part.size for part in parts) == limit
+        assert sizes <= {limit // workers, -(-limit // workers)}
+
     def test_a_lowered_limit_is_kept_as_runs_end(self) -> None:
         assert next_size(2, 8, [], wants=True, running=5) == 5
         assert next_size(2, 5, [], wants=True, running=1) == 2

@@ -11,7 +11,7 @@ import psycopg
 from mainspring import clock
 from mainspring.db.session import Session
 from mainspring.kernel.lease.loop_port import LoopPort
-from mainspring.kernel.limits.bucket import Part, QueueLimits, next_part
+from mainspring.kernel.limits.bucket import Part, QueueLimits, fair_size, next_part
 from mainspring.kernel.owned import Owned
 from mainspring.kernel.run.queue import QueueState
 from mainspring.kernel.statements import SQL
@@ -26,6 +26,7 @@ class Parts:
         self._owned = owned
         self._loop_port = loop_port
         self._kept_at = 0.0
+        self._began_at: dict[str, float] = {}  # since when I have a part of a queue's concurrency
         self._locked_at: dict[str, float] = {}  # queues whose row somebody had, and when
         self.unmet = False  # a limited queue could use more than it has
 
@@ -63,16 +64,31 @@ class Parts:
             parts = session.rows(SQL["read_parts"], Part, queue=queue.name)
             mine = next((p for p in parts if p.worker_id == me), Part(0, 0.0, False, me))
             others = [part for part in parts if part.worker_id != me]
-            part = next_part(limits, mine, others, wants=wants, running=queue.running)
+            had_turn = self._had_turn(queue.name, mine.size)
+            part = next_part(
+                limits, mine, others, wants=wants, running=queue.running, had_turn=had_turn
+            )
+            # What runs above my share is mine until it ends, but nothing is started in its place.
+            most = part.size
+            if wants and limits.concurrency is not None:
+                most = fair_size(limits.concurrency, mine.size, others, had_turn=had_turn)
             # Shrink before grow: here and now, so that the commit may lend it to others.
-            running = self._give(queue, min(mine.size, part.size), min(mine.rate, part.rate))
+            running = self._give(queue, min(mine.size, most), min(mine.rate, part.rate))
             part = part._replace(size=max(part.size, min(mine.size, running)))
             if part != mine:
                 session.run(SQL["keep_part"], queue=queue.name, **part._asdict())
         # A token that was left over from an earlier part is the others' by now.
         anew = mine.rate == 0 and any(other.rate > 0 for other in others)
-        self._give(queue, part.size, part.rate, anew=anew)
+        self._give(queue, min(part.size, most), part.rate, anew=anew)
         self._loop_port.fill_soon()
+
+    def _had_turn(self, queue: str, size: int) -> bool:
+        """Whether I have had permits for so long that it is others' turn, where there are too few."""
+        if not size:
+            self._began_at.pop(queue, None)
+            return False
+        now = clock.local()
+        return now - self._began_at.setdefault(queue, now) >= LEASE.parts_turn
 
     def _give(self, queue: QueueState, size: int, rate: float, *, anew: bool = False) -> int:
         """Under the gate, so that no start goes by an older part; returns how many run."""

@@ -78,39 +78,62 @@ class QueueLimits(NamedTuple):
 
 
 def next_part(
-    limits: QueueLimits, mine: Part, others: Sequence[Part], *, wants: bool, running: int
+    limits: QueueLimits,
+    mine: Part,
+    others: Sequence[Part],
+    *,
+    wants: bool,
+    running: int,
+    had_turn: bool = True,
 ) -> Part:
     """My part of a queue's limits after a look at the others'."""
     size, rate = 0, 0.0
     if limits.concurrency is not None:
-        size = next_size(limits.concurrency, mine.size, others, wants=wants, running=running)
+        size = next_size(
+            limits.concurrency, mine.size, others, wants=wants, running=running, had_turn=had_turn
+        )
     if limits.rate is not None:
         rate = next_rate(limits.rate, mine.rate, others, wants=wants)
     return mine._replace(size=size, rate=rate, wants=wants)
 
 
-def next_size(limit: int, mine: int, others: Sequence[Part], *, wants: bool, running: int) -> int:
-    """My part of a concurrency limit after a look at the others'; never below what runs.
-
-    Who wants nothing keeps what runs. Who wants takes all that is free, but where others want too no
-    more than a fair share; with fewer permits than wanting workers, one that has had its turn gives
-    its permits up and another takes them.
-    """
-    free = max(0, limit - mine - sum(part.size for part in others))
+def next_size(
+    limit: int,
+    mine: int,
+    others: Sequence[Part],
+    *,
+    wants: bool,
+    running: int,
+    had_turn: bool = True,
+) -> int:
+    """My part of a concurrency limit after a look at the others'; never below what runs."""
     if not wants:
         return min(mine, running)
+    target = fair_size(limit, mine, others, had_turn=had_turn)
+    return max(target, min(mine, running))
+
+
+def fair_size(limit: int, mine: int, others: Sequence[Part], *, had_turn: bool = True) -> int:
+    """As many runs as I should have who want: while more are under way, none is started.
+
+    All that is free, but where others want too no more than a fair share; what the division leaves over
+    goes to whoever comes first, when all have theirs. With fewer permits than wanting workers, one that
+    has had its turn gives its permits up and another takes them.
+    """
+    free = max(0, limit - mine - sum(part.size for part in others))
     rivals = sum(1 for part in others if part.wants)
     if not rivals:
         target = mine + free
-    elif limit <= rivals and mine > 0 and any(p.wants and p.size == 0 for p in others):
+    elif limit <= rivals and mine > 0 and any(p.wants and p.size == 0 for p in others) and had_turn:
         target = 0
     else:
         share = max(1, limit // (rivals + 1))
+        if mine >= share and all(part.size >= share for part in others if part.wants):
+            share = max(share, -(-limit // (rivals + 1)))
         # More than the share only while nobody else could take it.
-        target = min(mine + free, share) if mine < share else share
+        target = min(mine + free, share)
     # A limit that was lowered is kept as soon as runs end; what runs is never taken back.
-    target = min(target, max(0, limit - sum(part.size for part in others)))
-    return max(target, min(mine, running))
+    return min(target, max(0, limit - sum(part.size for part in others)))
 
 
 def next_rate(limit: float, mine: float, others: Sequence[Part], *, wants: bool) -> float:
