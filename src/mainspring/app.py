@@ -154,6 +154,7 @@ class Mainspring(DatabaseHost, Advancing):
         priority: int = DEFAULT_PRIORITY,
         retry: RetryPolicy | None = None,
         timeout: Seconds | None = None,
+        grace: Seconds = 5.0,
         hold_after: float = 1.0,
         crash_limit: int = 3,
         concurrency: int | None = None,
@@ -202,7 +203,8 @@ class Mainspring(DatabaseHost, Advancing):
         """Declare a task. Works on async and plain functions (these run in threads).
 
         `retry`: when and how often a failed run is repeated. `timeout`: seconds a run may take
-        (this and the other times may be a timedelta too).
+        (this and the other times may be a timedelta too). `grace`: seconds to clean up for a run that
+        is told to end.
         `concurrency`, `rate` (starts a second): limits over all workers; `group_concurrency`,
         `group_rate`: the same for each group. `searchable`: arguments by which history is indexed.
         `unique`: what a call does whose key is taken, a policy or a `Unique(...)`.

@@ -44,5 +44,7 @@ def name_of(
 def in_seconds(given: dict[str, Any]) -> None:
     """Times may be given as a timedelta too."""
     for name, value in given.items():
-        if isinstance(value, timedelta) and (name.endswith("timeout") or name == "hold_after"):
+        if isinstance(value, timedelta) and (
+            name.endswith("timeout") or name in ("hold_after", "grace")
+        ):
             given[name] = value.total_seconds()

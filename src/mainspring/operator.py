@@ -56,6 +56,7 @@ from mainspring.tasks.statements import SQL as TASKS_SQL
 
 if TYPE_CHECKING:  # each is imported by who asks for it: a command shall not wait for the others
     from mainspring.entities.operate.operator import EntityOperator
+    from mainspring.jobs.task_operator import TaskOperator
     from mainspring.processes.operate.operator import ProcessOperator
     from mainspring.sources.operate.operator import SourceOperator
 
@@ -168,31 +169,18 @@ class Operator:
         """Live visits of a key: a task's id, or its key within its group."""
         return await self._ask(find_visit, key, queue=queue, group=group)
 
+    @property
+    def tasks(self) -> TaskOperator:
+        """Orders on live calls of tasks: cancelled, or run now, one or by a filter."""
+        from mainspring.jobs.task_operator import TaskOperator
+
+        return TaskOperator(self._order, self.find, self.start)
+
     async def cancel(
-        self,
-        queue: str,
-        key: str,
-        *,
-        group: str | None = None,
-        reason: str = "cancelled by an operator",
-    ) -> LiveVisit:
-        """Call a visit off that no run holds; history keeps it as cancelled."""
-        found = await self.find(key, queue=queue, group=group)
-        if not found:
-            raise NotFound(f"queue {queue!r} has no visit {key!r}")
-        gone = await self._order(
-            "tasks.cancel",
-            _named(queue, key, group),
-            parked.cancel_visits,
-            [found[0].place],
-            reason=reason,
-        )
-        if not gone:
-            raise InvalidSetting(
-                f"visit {key!r} of queue {queue!r} runs, so it cannot be called off; "
-                "wait for its end, or for its timeout"
-            )
-        return found[0]
+        self, queue: str, key: str, *, group: str | None = None, reason: str | None = None
+    ) -> str:
+        """Call a visit off, whatever it is for; see `tasks.cancel`."""
+        return await self.tasks.cancel(queue, key, group=group, reason=reason)
 
     async def enqueue(
         self,

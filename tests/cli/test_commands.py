@@ -63,14 +63,16 @@ def test_tasks_are_listed_shown_and_cancelled(on, busy):
     listed = on("tasks", "list", "--json").json()
     shown = on("tasks", "show", "waiting")
     cancelled = on("tasks", "cancel", QUEUE, "waiting")
-    refused = on("tasks", "cancel", QUEUE, "held")
+    told = on("tasks", "cancel", QUEUE, "held")
+    why = on("why", QUEUE, "held")
 
     assert [v["key"] for v in listed] == ["held", "waiting", "later"]
     assert '{"n":1}' in shown.out
     assert cancelled.code == 0
     assert busy.row("waiting") is None
-    assert refused.code == 2
-    assert "runs, so it cannot be called off" in refused.err
+    assert told.code == 0
+    assert "'held' is told to end" in told.out
+    assert "it is told to end: cancelled by an operator" in why.out
 
 
 def test_a_key_within_a_group_is_named_and_shown_with_its_group(on, visits, me):

@@ -128,6 +128,8 @@ def at_11(empty: str) -> str:
     views, _, _ = (folder / "views.sql").read_text().partition("-- Reactive tasks in numbers")
     bands = r"case when l\.worker_id <> .*? end as leased_by"  # which came later
     views = re.sub(bands, "l.worker_id as leased_by", views, flags=re.DOTALL)
+    expiry = "case when v.called_off is null then v.expires_at end as expires_at"  # so did this
+    views = views.replace(expiry, "v.expires_at").replace(",\n    v.called_off\n", "\n")
     with psycopg.connect(empty, autocommit=True) as connection:
         connection.execute("create schema mainspring")
         connection.execute(migrate._LEDGER)

@@ -128,7 +128,8 @@ async def test_a_deleted_visit_is_cancelled_in_history(visits, me, app):
     assert outcomes == ["cancelled", "parked"]
 
 
-async def test_a_waiting_visit_can_be_called_off_and_a_running_one_not(visits, me, app):
+async def test_a_run_of_another_layer_cannot_be_called_off(visits, me, app):
+    visits.query("update mainspring.queue set kind = 'stage'")
     visits.offer("a", "b")
     visits.hold(me, visits.start("b"))
 

@@ -1,4 +1,4 @@
-"""`mainspring tasks`: list, show, cancel, enqueue."""
+"""`mainspring tasks`: list, show, cancel, run-now, enqueue."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ import typer
 
 from mainspring.cli import options, show
 from mainspring.cli.group import CommandGroup
+from mainspring.cli.operations import show_begun
 from mainspring.cli.target import ask, ask_app
-from mainspring.errors import InvalidArguments, NotFound
+from mainspring.errors import InvalidArguments, InvalidSetting, NotFound
+from mainspring.jobs.operation import Operation
+from mainspring.operate.calls import CallFilter
 from mainspring.operate.history import HistoryFilter, PastRun
 from mainspring.operate.visits import LiveVisit
 from mainspring.operator import Operator
@@ -22,6 +25,17 @@ group = typer.Typer(
     cls=CommandGroup, help="Tasks that wait, run or are scheduled.", no_args_is_help=True
 )
 Key = Annotated[str, typer.Argument(help="The task's id, or its uniqueness key.")]
+OneKey = Annotated[
+    str | None, typer.Argument(help="This one: its id, or its uniqueness key; else all that fit.")
+]
+Name = Annotated[str | None, typer.Argument(help="The task's name.")]
+State = Annotated[
+    str | None, typer.Option(help="Only what is waiting, scheduled, running or parked.")
+]
+Field = Annotated[
+    list[str] | None, typer.Option("--field", help="Whose argument has this value: name=value.")
+]
+All = Annotated[bool, typer.Option("--all", help="Really all of them.")]
 
 
 @group.command("list")
@@ -97,21 +111,111 @@ def show_task(
 
 def _facts(visit: LiveVisit) -> list[tuple[str, object]]:
     names = ("queue", "group", "key", "id", "state", "priority", "due_at", "attempt", "crashes")
-    more = ("holder", "started_at", "held_until", "expires_at", "parked_at", "error", "payload")
-    return [(name, getattr(visit, name)) for name in (*names, *more, "created_at", "changed_at")]
+    more = ("holder", "started_at", "held_until", "called_off", "expires_at", "parked_at", "error")
+    return [
+        (name, getattr(visit, name))
+        for name in (*names, *more, "payload", "created_at", "changed_at")
+    ]
 
 
 @group.command()
 def cancel(
-    queue: Annotated[str, typer.Argument(help="The task's name.")],
-    key: Key,
+    queue: Name = None,
+    key: OneKey = None,
     group_name: options.Group = None,
+    state: State = None,
+    field: Field = None,
+    since: options.Since = None,
+    until: options.Until = None,
+    reason: Annotated[str | None, typer.Option(help="What history says.")] = None,
+    everything: All = False,
+    dry_run: options.DryRun = False,
     url: options.Url = None,
     app: options.App = None,
+    json: options.Json = False,
 ) -> None:
-    """Call a task off that does not run yet."""
-    ask(lambda operator: operator.cancel(queue, key, group=group_name), url, app)
-    show.say(f"task {queue!r} {key!r} is cancelled")
+    """Cancel tasks, waiting or running: one (a name and a key) at once, several as an operation."""
+
+    async def order(operator: Operator) -> Operation | str:
+        if queue and key and not dry_run:
+            return await operator.tasks.cancel(queue, key, group=group_name, reason=reason)
+        wanted = await _wanted(operator, queue, key, group_name, state, field, since, until)
+        await _check(operator, wanted, everything)
+        return await operator.tasks.cancel_all(
+            wanted, source=options.source(), reason=reason, dry_run=dry_run
+        )
+
+    done = ask(order, url, app)
+    ends = "is told to end" if done == "cancelling" else "is cancelled"
+    _show(done, json, f"task {queue!r} {key!r} {ends}")
+
+
+@group.command("run-now")
+def run_now(
+    queue: Name = None,
+    key: OneKey = None,
+    group_name: options.Group = None,
+    field: Field = None,
+    since: options.Since = None,
+    until: options.Until = None,
+    everything: All = False,
+    dry_run: options.DryRun = False,
+    url: options.Url = None,
+    app: options.App = None,
+    json: options.Json = False,
+) -> None:
+    """Run tasks now that are for later or wait for a retry: one at once, several as an operation."""
+
+    async def order(operator: Operator) -> Operation | str:
+        if queue and key and not dry_run:
+            return await operator.tasks.run_now(queue, key, group=group_name)
+        wanted = await _wanted(operator, queue, key, group_name, None, field, since, until)
+        await _check(operator, wanted, everything)
+        return await operator.tasks.run_all_now(wanted, source=options.source(), dry_run=dry_run)
+
+    done = ask(order, url, app)
+    _show(done, json, f"task {queue!r} {key!r} is {done}")
+
+
+def _show(done: Operation | str, json: bool, said: str) -> None:
+    if not isinstance(done, str):
+        show_begun(done, json=json)
+    elif json:
+        show.as_json({"state": done})
+    else:
+        show.say(said)
+
+
+async def _wanted(
+    operator: Operator,
+    queue: str | None,
+    key: str | None,
+    group_name: str | None,
+    state: str | None,
+    fields: list[str] | None,
+    since: str | None,
+    until: str | None,
+) -> CallFilter:
+    parts = [(given, *given.partition("=")) for given in fields or ()]
+    for given, name, equals, _ in parts:
+        if not (name and equals):
+            raise InvalidSetting(f"--field must be name=value, got {given!r}")
+    return CallFilter(
+        queue=queue,
+        key=key,
+        group=group_name,
+        state=state,
+        fields={name: value for _, name, _, value in parts},
+        since=await options.moment(operator, "since", since),
+        until=await options.moment(operator, "until", until),
+    )
+
+
+async def _check(operator: Operator, wanted: CallFilter, everything: bool) -> None:
+    if wanted.is_empty and not everything:
+        raise InvalidSetting("name which ones (a task's name, --group, --field ...), or say --all")
+    if wanted.queue is not None:
+        await operator.check_queue(wanted.queue)
 
 
 @group.command()

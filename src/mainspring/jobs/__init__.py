@@ -8,6 +8,8 @@ layer.py       these jobs as a layer of the worker: their queues, handlers, oper
 operation.py   an operator's bulk jobs: items, progress, pause, resume and cancel
 recurring.py   orders about schedules: declared by code, or made and changed at run time
 schedule.py    a schedule, and which of its ticks are due; pure, no I/O
+task_operator.py  orders on live calls of tasks, one at once, many as an operation
+task_orders.py cancel live calls of tasks, or have them run now, by a filter
 statements.py  the statements by name
 ticking.py     the ticks of schedules, each once
 upkeep.py      makes days of history ahead, drops old ones, forgets dead workers

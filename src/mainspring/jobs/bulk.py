@@ -12,6 +12,7 @@ import msgspec
 from mainspring.db.database import Database
 from mainspring.db.tx import Tx
 from mainspring.errors import InvalidSetting
+from mainspring.jobs import task_orders
 from mainspring.kernel import ItemResult, OperationKind, OperationPage
 from mainspring.operate import (
     FINAL,
@@ -183,5 +184,7 @@ OPERATIONS: dict[str, OperationKind] = {
             "delete_parked", DeleteOrder, _freeze_parked, _count_parked, _page_parked, _delete
         ),
         OperationKind("put_back", PutBackOrder, _freeze_past, _count_past, _page_past, _put_back),
+        task_orders.CANCEL,
+        task_orders.RUN_NOW,
     )
 }

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
         STEEPEST,
         RetryPolicy,
         judge,
+        told_to_end,
     )
     from mainspring.kernel.run.fairness import BACKGROUND_BELOW
     from mainspring.kernel.run.hanging import MOST_HANGING
@@ -101,6 +102,7 @@ if TYPE_CHECKING:
         PRIORITIES,
         START,
         Run,
+        StopFlag,
         Visit,
         grouped_key,
         new_id,
@@ -123,7 +125,7 @@ else:
             "Verdict",
             "port": "WorkerPort",
             "read.sleeper": "Sleeper",
-            "retry": "LONGEST_DELAY MOST_ATTEMPTS RetryPolicy STEEPEST judge",
+            "retry": "LONGEST_DELAY MOST_ATTEMPTS RetryPolicy STEEPEST judge told_to_end",
             "run.fairness": "BACKGROUND_BELOW",
             "run.hanging": "MOST_HANGING",
             "settings": "DEFAULT_POOL Handler OWN POSITIVE QueueSettings REMOTE SECONDS STARTS "
@@ -131,7 +133,7 @@ else:
             "settle.batches": "SettleAnswer in_order lock_steps lock_visits settle_arguments "
             "settle_values",
             "statements": "SQL:KERNEL_SQL check_page decoded read_now register_queues",
-            "visit": "DEFAULT_PRIORITY EARLIEST LATEST PRIORITIES Run START Visit grouped_key new_id "
-            "new_ids new_visit rising_ids shard_of shards_of token tokens",
+            "visit": "DEFAULT_PRIORITY EARLIEST LATEST PRIORITIES Run START StopFlag Visit "
+            "grouped_key new_id new_ids new_visit rising_ids shard_of shards_of token tokens",
         },
     )

@@ -14,6 +14,7 @@ from mainspring.kernel.visit import Run
 LONGEST_DELAY = 315_360_000.0  # ten years: what is added to a time must still be one
 STEEPEST = 1000.0
 MOST_ATTEMPTS = 1_000_000
+CANCELLED = Cancelled(error="cancelled while it ran")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,11 @@ def judge(policy: RetryPolicy, *, failures: int, error: BaseException) -> Outcom
     return Retry(after=policy.delay(failures), error_type=name, error=text)
 
 
+def told_to_end(run: Run, outcome: Outcome) -> Outcome:
+    """What a run comes to that has returned: one that was cancelled before may return what it likes."""
+    return CANCELLED if run.stopped == "cancelled" and not run.settled else outcome
+
+
 def outcome_of_error(run: Run, error: BaseException) -> Outcome | None:
     """What the exception of a run leads to: its handler's own failure, or a stop from outside. None: the
     run counts for nothing."""
@@ -93,7 +99,7 @@ def outcome_of_error(run: Run, error: BaseException) -> Outcome | None:
     if run.stopped in ("fenced", "stopping", "gone"):
         return None
     if run.stopped == "cancelled":
-        return Cancelled(error="cancelled while it ran")
+        return CANCELLED
     if run.stopped == "timeout":
         error = TimeoutError(f"ran longer than its timeout of {run.settings.timeout:g} s")
     return judge(run.settings.retry, failures=run.visit.attempt + 1, error=error)

@@ -111,6 +111,8 @@ class QueueSettings:
     hold_after: float = 1.0
     work_timeout: float | None = None
     timeout: float | None = None  # of one run
+    # So long has a run to clean up that was told to end; None: as long as any (tuning.stop_seconds).
+    grace: float | None = None
     crash_limit: int = 3
     concurrency: int | None = None
     rate: float | None = None
@@ -163,6 +165,8 @@ class QueueSettings:
                 check_whole(name, value, 1, most)
         if self.share is not None:
             check_number("share", self.share, 0.001, 1)
+        if self.grace is not None:
+            check_number("grace", self.grace, 0, 86_400, SECONDS)
         for name in ("rate", "group_rate", "timeout", "work_timeout"):
             value = getattr(self, name)
             if value is not None:

@@ -75,6 +75,8 @@ class Tuning:
     # -- running
     # What waited in memory for longer is read again: it may have been cancelled.
     stale: float = 5.0
+    # So many visits that wait are kept in mind of which somebody said that they are gone.
+    most_doubted: int = 10_000
     # Background visits give way for so long after other work was read.
     live: float = 1.0
     # Then so many of a level are read at once: as many as there are slots.

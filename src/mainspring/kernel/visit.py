@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -61,6 +62,13 @@ class Visit(msgspec.Struct, frozen=True, gc=False):
         return instant(self.due)
 
 
+class StopFlag(threading.Event):
+    """Set when a run is told to end; true then."""
+
+    def __bool__(self) -> bool:
+        return self.is_set()
+
+
 class Run(msgspec.Struct, eq=False):
     """One execution of a visit by this worker."""
 
@@ -80,6 +88,8 @@ class Run(msgspec.Struct, eq=False):
     hangs: bool = False
     # The slot (an asyncio task) that executes it; None before the start and for what runs elsewhere.
     slot: Any = None
+    # Set when it is stopped, for a handler that asks; None while nobody has asked.
+    told: StopFlag | None = None
     # Set by a transaction that settled the run itself.
     settled: bool = False
     # The queue's settings as the code declares them.
@@ -124,7 +134,17 @@ class Run(msgspec.Struct, eq=False):
     def stop(self, why: str) -> None:
         """Its handler sees a cancellation."""
         self.stopped = why
+        if self.told is not None:
+            self.told.set()
         self.slot.cancel()
+
+    def listen(self) -> StopFlag:
+        """Its handler asks whether it is told to end."""
+        if self.told is None:
+            self.told = StopFlag()
+        if self.stopped is not None:
+            self.told.set()
+        return self.told
 
     def refuse(self, outcome: Any) -> None:
         """The server would not store its outcome: this failure takes its place."""

@@ -110,6 +110,7 @@ class Worker:
             self.runner,
             begin=self._begin,
             stop=lambda runs: self.loop_port.overtaken(runs, void=True),
+            cancel=lambda runs: self.loop_port.stop_called_off(runs),
         )
         self.loop_port = LoopPort(
             self.owned,
@@ -329,6 +330,7 @@ class Worker:
     def _called_off(self, versions: frozenset[int]) -> None:
         """Somebody says that these versions are gone."""
         self._forget(versions)  # of what waits in hand: it is read when it starts
+        self.runner.doubted.add(versions, clock.local())
         self._doubts.add(versions)
 
     def _forget(self, versions: frozenset[int] | None) -> None:

@@ -1,6 +1,7 @@
 """What an operator asks and orders, above the kernel's door.
 
 audit.py       what was ordered, by whom, by which door
+calls.py       live calls of tasks by a filter
 doctor.py      looks at the server, the schema and the tables, and says what is wrong
 history.py     searches past runs by queue, key, time, outcome, error and payload field
 invariants.py  looks for broken invariants (`mainspring.violation`) within a bounded time
@@ -26,6 +27,7 @@ from mainspring.lazily import on_demand
 
 if TYPE_CHECKING:
     from mainspring.operate.audit import Origin, PastOrder, ordered_by, record_order
+    from mainspring.operate.calls import CallFilter, count_calls, page_calls
     from mainspring.operate.doctor import LEVELS, Finding
     from mainspring.operate.history import (
         FINAL,
@@ -41,9 +43,11 @@ if TYPE_CHECKING:
         ParkedPlace,
         ParkedPosition,
         ParkedVisit,
+        call_off_visits,
         cancel_visits,
         count_parked,
         list_parked,
+        make_due,
         restart_parked,
     )
     from mainspring.operate.queues import (
@@ -54,19 +58,22 @@ if TYPE_CHECKING:
     )
     from mainspring.operate.rights import explaining, missing_rights
     from mainspring.operate.status import WorkerStatus, list_workers
+    from mainspring.operate.visits import LiveVisit, find_visit
     from mainspring.operate.why import VISIT_REMEDIES, why_visit
 else:
     __getattr__ = on_demand(
         __name__,
         {
             "audit": "Origin PastOrder ordered_by record_order",
+            "calls": "CallFilter count_calls page_calls",
             "doctor": "Finding LEVELS",
             "history": "FINAL HistoryFilter HistoryPosition PastRun count_history put_back search_history",
-            "parked": "ParkedFilter ParkedPlace ParkedPosition ParkedVisit cancel_visits count_parked "
-            "list_parked restart_parked",
+            "parked": "ParkedFilter ParkedPlace ParkedPosition ParkedVisit call_off_visits "
+            "cancel_visits count_parked list_parked make_due restart_parked",
             "queues": "QUEUE_LIMITS check_limit pause_queue resume_queue",
             "rights": "explaining missing_rights",
             "status": "WorkerStatus list_workers",
+            "visits": "LiveVisit find_visit",
             "why": "VISIT_REMEDIES why_visit",
         },
     )

@@ -103,6 +103,24 @@ class Changed:
     id: UUID
 
 
+class CalledOff(NamedTuple):
+    """A visit that was called off: 'cancelled', or 'running' where its run is told to end."""
+
+    queue: str
+    key: str
+    id: UUID
+    answer: str
+
+
+class MadeDue(NamedTuple):
+    """A visit that was for later."""
+
+    queue: str
+    key: str
+    id: UUID
+    hints: int
+
+
 class FreedVisit(NamedTuple):
     """A parked visit that was restarted."""
 
@@ -173,6 +191,39 @@ async def restart_parked(
     return [Changed(visit.queue, visit.key, visit.id) for visit in freed]
 
 
+async def call_off_visits(
+    database: Database,
+    tx: Tx,
+    places: Sequence[ParkedPlace],
+    *,
+    reason: str,
+    waits: bool = False,
+    spares_held: bool = False,
+) -> list[CalledOff]:
+    """Call visits off, waiting or running; what is not answered is gone, or somebody has it locked."""
+    return await tx.rows(
+        KERNEL_SQL["call_off_visits"],
+        CalledOff,
+        **_keys(places),
+        reason=reason,
+        waits=waits,
+        spares_held=spares_held,
+    )
+
+
+async def make_due(database: Database, tx: Tx, places: Sequence[ParkedPlace]) -> list[MadeDue]:
+    """Make visits due now that are for later; what is not answered was not for later, or is locked."""
+    return await tx.rows(KERNEL_SQL["make_due"], MadeDue, **_keys(places))
+
+
+def _keys(places: Sequence[ParkedPlace]) -> dict[str, object]:
+    return {
+        "shards": [p.shard for p in places],
+        "keys": [p.key for p in places],
+        "queues": [p.queue for p in places],
+    }
+
+
 async def cancel_visits(
     database: Database,
     tx: Tx,
@@ -185,9 +236,7 @@ async def cancel_visits(
     return await tx.rows(
         KERNEL_SQL["cancel_visits"],
         Changed,
-        shards=[p.shard for p in places],
-        keys=[p.key for p in places],
-        queues=[p.queue for p in places],
+        **_keys(places),
         parked_only=parked_only,
         reason=reason,
     )

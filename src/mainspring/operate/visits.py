@@ -42,6 +42,7 @@ class LiveVisit:
     created_at: datetime
     changed_at: datetime
     shard: int
+    called_off: str | None  # why its run is told to end
 
     @property
     def place(self) -> ParkedPlace:

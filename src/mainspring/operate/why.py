@@ -106,6 +106,7 @@ class VisitFacts(NamedTuple):
     parked_at: datetime | None
     offered_while_parked: bool
     expires_at: datetime | None
+    called_off: str | None
     held: bool
     holder: UUID | None
     holder_host: str | None
@@ -258,6 +259,8 @@ def _held(visit: VisitFacts) -> Cause:
         text += "; that worker is gone"
     elif visit.holder_silent >= SILENT_SECONDS:
         text += f"; that worker has been silent for {visit.holder_silent:.0f} s"
+    if visit.called_off is not None:
+        text += f"; it is told to end: {visit.called_off}"
     return Cause("running", text, facts)
 
 

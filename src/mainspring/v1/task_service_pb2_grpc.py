@@ -69,7 +69,7 @@ class TaskServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CancelTask(self, request, context):
-        """Call a call off that no run holds. What has ended, or runs, is left as it is.
+        """Call a call off. A run that is under way is told to end; what has ended is left as it is.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -49,6 +49,8 @@ _FUNCTIONS = (
         "process_views",
         "restarted_payload",
         "operate",
+        "call_off",
+        "cancel",
         "grants",
     ),
 )

@@ -12,6 +12,7 @@ from mainspring.errors import InvalidSetting
 
 # Everybody who connects asks these for the schema's number.
 READ_BY_ALL = ("migration", "install")
+RESULT_FUNCTION = "result_of(text, uuid, text)"
 ENQUEUE_FUNCTIONS = (
     "enqueue(text, jsonb, timestamptz, integer, text, text)",
     "enqueue_many(text[], text[], timestamptz[], interval[], timestamptz[], integer[], text[], text[])",
@@ -21,7 +22,9 @@ ENQUEUE_FUNCTIONS = (
     " uuid[], text[])",
     "enqueue_unique(text, jsonb, text, text, text[], double precision, text, double precision,"
     " timestamptz, integer, text)",
-    "result_of(text, uuid, text)",
+    RESULT_FUNCTION,
+    "cancel(text, uuid, text, text, text)",
+    "run_now(text, uuid, text, text)",
 )
 # What an application that is trusted inserts and copies by itself, and what that asks of the tables.
 FRESH_COLUMNS = (
@@ -54,6 +57,8 @@ OFFER_FUNCTIONS = (
 OPERATOR_FUNCTIONS = (
     "restart_visits(text, text, text, text, smallint, boolean)",
     "cancel_visits(integer[], text[], text[], text, boolean)",
+    "call_off_visits(integer[], text[], text[], text, boolean, boolean)",
+    "make_due(integer[], text[], text[])",
     "offer_operation(bigint, text)",
 )
 # Only the owner writes these: a worker that could would open the schema to others.
@@ -150,7 +155,7 @@ def operator(role: str) -> str:
         f"grant delete, update (retry_at) on mainspring.source_reject to {name};\n"
         f"grant usage on all sequences in schema mainspring to {name};\n"
         + _INVOKER.replace("{role}", _literal(name))
-        + _functions((*OPERATOR_FUNCTIONS, ENQUEUE_FUNCTIONS[-1]), name)
+        + _functions((*OPERATOR_FUNCTIONS, RESULT_FUNCTION), name)
     )
 
 

@@ -283,6 +283,119 @@ CREATE FUNCTION mainspring.bundles_with(key text) RETURNS SETOF mainspring.histo
       and case when bundles_with.key ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then bundles_with.key::uuid end = any(p.ids);
   $_$;
 
+CREATE FUNCTION mainspring.now() RETURNS timestamp with time zone
+    LANGUAGE sql STABLE PARALLEL SAFE
+    AS $$select pg_catalog.now()$$;
+
+CREATE TABLE mainspring.visit (
+    shard integer NOT NULL,
+    key text NOT NULL COLLATE pg_catalog."C",
+    queue text NOT NULL COLLATE pg_catalog."C",
+    id uuid NOT NULL,
+    grp text COLLATE pg_catalog."C",
+    priority smallint DEFAULT 5 NOT NULL,
+    due_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
+    version bigint NOT NULL,
+    attempt integer DEFAULT 0 NOT NULL,
+    crashes integer DEFAULT 0 NOT NULL,
+    work_timeouts integer DEFAULT 0 NOT NULL,
+    pass bigint,
+    holder uuid,
+    started_at timestamp with time zone,
+    held_until timestamp with time zone,
+    expires_at timestamp with time zone,
+    parked_at timestamp with time zone,
+    offered_while_parked boolean DEFAULT false NOT NULL,
+    error text,
+    payload jsonb NOT NULL,
+    created_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
+    changed_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
+    follow_up jsonb,
+    called_off text
+)
+WITH (fillfactor='90', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0.2');
+
+CREATE FUNCTION mainspring.call_off_follower(visit mainspring.visit, reason text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  perform mainspring.close_call(mainspring.follower_of(visit), 'cancelled', reason);
+  update mainspring.visit v set follow_up = null where v.shard = visit.shard and v.key = visit.key and v.queue = visit.queue;
+end
+$$;
+
+CREATE FUNCTION mainspring.call_off_visits(shards integer[], keys text[], queues text[], reason text, waits boolean, spares_held boolean) RETURNS TABLE(queue text, key text, id uuid, answer text)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+declare
+  free_shards integer[];
+  free_keys text[];
+  free_queues text[];
+  told bigint[];
+begin
+  if call_off_visits.waits then
+    perform from unnest(call_off_visits.shards, call_off_visits.keys, call_off_visits.queues) as i(shard, key, queue)
+      join mainspring.visit v on v.shard = i.shard and v.key = i.key and v.queue = i.queue
+      order by v.shard, v.key, v.queue
+      for update of v;
+  end if;
+  select array_agg(w.shard) filter (where w.pass is null), array_agg(w.key) filter (where w.pass is null),
+      array_agg(w.queue) filter (where w.pass is null),
+      array_agg(w.version) filter (where w.parked_at is null and w.due_at <= mainspring.now())
+    into free_shards, free_keys, free_queues, told
+    from (
+      select v.shard, v.key, v.queue, v.pass, v.version, v.parked_at, v.due_at
+      from unnest(call_off_visits.shards, call_off_visits.keys, call_off_visits.queues) as i(shard, key, queue)
+      join mainspring.visit v on v.shard = i.shard and v.key = i.key and v.queue = i.queue
+      where v.pass is null or (not call_off_visits.spares_held and mainspring.is_call(v.queue, v.payload))
+      order by v.shard, v.key, v.queue
+      for update of v skip locked
+    ) w;
+  return query
+  with asked as (
+    update mainspring.visit v
+    set called_off = coalesce(v.called_off, call_off_visits.reason, 'cancelled'), expires_at = '1970-01-01Z', changed_at = mainspring.now()
+    from unnest(call_off_visits.shards, call_off_visits.keys, call_off_visits.queues) as i(shard, key, queue)
+    where v.shard = i.shard and v.key = i.key and v.queue = i.queue and v.pass is not null and v.version = any(told)
+    returning v.queue, v.key, v.id
+  )
+  select a.queue::text, a.key::text, a.id, 'running' from asked a
+  union all
+  select c.queue, c.key, c.id, 'cancelled'
+  from mainspring.cancel_visits(free_shards, free_keys, free_queues, call_off_visits.reason, false) c;
+  perform pg_notify('mainspring', 'stop ' || string_agg(t.version::text, ' '))
+    from unnest(told) with ordinality as t(version, n) group by (t.n - 1) / 300;
+end
+$$;
+
+CREATE FUNCTION mainspring.cancel(task text, id uuid DEFAULT NULL::uuid, key text DEFAULT NULL::text, grp text DEFAULT NULL::text, reason text DEFAULT 'cancelled'::text) RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  call mainspring.visit := mainspring.lock_call(task, id, key, grp);
+  answer text;
+begin
+  if call.id is null then
+    select r.state into answer
+      from unnest(array[key, mainspring.visit_key(cancel.id, grp, key)]) k(key)
+      cross join lateral mainspring.result_of(task, cancel.id, k.key) r
+      limit 1;
+    return answer;
+  end if;
+  if (call.follow_up ->> 'id')::uuid = cancel.id then  -- the run goes on, and nothing comes after it
+    perform mainspring.call_off_follower(call, reason);
+    return 'cancelled';
+  end if;
+  select c.answer into answer
+    from mainspring.call_off_visits(array[call.shard], array[call.key], array[call.queue], reason, false, false) c;
+  return case answer when 'running' then 'cancelling' else answer end;
+end
+$$;
+
 CREATE FUNCTION mainspring.cancel_visits(shards integer[], keys text[], queues text[], reason text, parked_only boolean) RETURNS TABLE(queue text, key text, id uuid)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -303,14 +416,14 @@ begin
     using wanted w
     where v.shard = w.shard and v.key = w.key and v.queue = w.queue
     returning v.id, v.queue, v.key, v.grp, v.priority,
-      case when v.parked_at is null then least(v.attempt, 2147483646) + 1 else greatest(1, v.attempt) end as attempt, v.created_at, v.due_at, v.error, v.payload
+      case when v.parked_at is null then least(v.attempt, 2147483646) + 1 else greatest(1, v.attempt) end as attempt, v.created_at, v.due_at, v.error, v.payload, v.called_off
   ),
   story as (
     insert into mainspring.history_run (day, run, id, queue, key, grp, priority, attempt, outcome, worker_id, created_at, due_at,
       started_at, ended_at, duration_ms, error, payload, searchable)
     select (mainspring.now() at time zone 'UTC')::date, mainspring.token(), g.id, g.queue, g.key, g.grp, g.priority, g.attempt,
       'cancelled', '00000000-0000-0000-0000-000000000000', g.created_at, g.due_at, mainspring.now(), mainspring.now(), 0,
-      cancel_visits.reason, g.payload,
+      coalesce(g.called_off, cancel_visits.reason), g.payload,
       (select array_agg(left(f || '=' || (g.payload ->> f), 500)) from unnest(q.searchable) f where g.payload ? f)
     from gone g
     left join mainspring.queue q on q.name = g.queue
@@ -821,37 +934,6 @@ CREATE FUNCTION mainspring.clock() RETURNS timestamp with time zone
     LANGUAGE sql PARALLEL SAFE
     AS $$select pg_catalog.clock_timestamp()$$;
 
-CREATE FUNCTION mainspring.now() RETURNS timestamp with time zone
-    LANGUAGE sql STABLE PARALLEL SAFE
-    AS $$select pg_catalog.now()$$;
-
-CREATE TABLE mainspring.visit (
-    shard integer NOT NULL,
-    key text NOT NULL COLLATE pg_catalog."C",
-    queue text NOT NULL COLLATE pg_catalog."C",
-    id uuid NOT NULL,
-    grp text COLLATE pg_catalog."C",
-    priority smallint DEFAULT 5 NOT NULL,
-    due_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
-    version bigint NOT NULL,
-    attempt integer DEFAULT 0 NOT NULL,
-    crashes integer DEFAULT 0 NOT NULL,
-    work_timeouts integer DEFAULT 0 NOT NULL,
-    pass bigint,
-    holder uuid,
-    started_at timestamp with time zone,
-    held_until timestamp with time zone,
-    expires_at timestamp with time zone,
-    parked_at timestamp with time zone,
-    offered_while_parked boolean DEFAULT false NOT NULL,
-    error text,
-    payload jsonb NOT NULL,
-    created_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
-    changed_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
-    follow_up jsonb
-)
-WITH (fillfactor='90', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0.2');
-
 CREATE FUNCTION mainspring.close_call(call mainspring.visit, outcome mainspring.outcome, reason text) RETURNS void
     LANGUAGE sql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1034,6 +1116,20 @@ begin
   return found;
 end
 $$;
+
+CREATE FUNCTION mainspring.end_called_off(shards integer[], keys text[], queues text[]) RETURNS TABLE(queue text, key text, id uuid)
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    select c.*
+    from (
+      select array_agg(v.shard) as shards, array_agg(v.key::text) as keys, array_agg(v.queue::text) as queues
+      from unnest(end_called_off.shards, end_called_off.keys, end_called_off.queues) as i(shard, key, queue)
+      join mainspring.visit v on v.shard = i.shard and v.key = i.key and v.queue = i.queue
+      where v.called_off is not null and v.pass is null
+    ) w
+    cross join lateral mainspring.cancel_visits(w.shards, w.keys, w.queues, 'cancelled', false) c
+  $$;
 
 CREATE FUNCTION mainspring.end_entities(kind text, keys text[], bodies jsonb[] DEFAULT NULL::jsonb[], versions bigint[] DEFAULT NULL::bigint[]) RETURNS integer
     LANGUAGE plpgsql
@@ -1466,6 +1562,14 @@ CREATE FUNCTION mainspring.instant(micros bigint) RETURNS timestamp with time zo
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN (('1970-01-01 00:00:00+00'::timestamp with time zone + make_interval(secs => ((micros / 1000000))::double precision)) + (((micros % (1000000)::bigint))::double precision * '00:00:00.000001'::interval));
 
+CREATE FUNCTION mainspring.is_call(queue text, payload jsonb) RETURNS boolean
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    select not payload ? '@' and not starts_with(queue, 'mainspring.')
+      and coalesce((select q.kind in ('task', 'remote') from mainspring.queue q where q.name = is_call.queue), true)
+  $$;
+
 CREATE FUNCTION mainspring.is_own_save(kind text) RETURNS boolean
     LANGUAGE sql STABLE
     AS $$
@@ -1522,6 +1626,30 @@ CREATE FUNCTION mainspring.key_part(n bigint, type text, parts integer) RETURNS 
     select case when parts = 1 then format('i.id::%s', type) else format('(i.id::jsonb->>%s)::%s', n - 1, type) end
   $$;
 
+CREATE FUNCTION mainspring.lock_call(task text, id uuid, key text, grp text) RETURNS mainspring.visit
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  call mainspring.visit;
+  grouped constant text := mainspring.visit_key(lock_call.id, lock_call.grp, lock_call.key);
+begin
+  -- One that nobody has registered yet may have calls, too.
+  if exists (select from mainspring.queue q where q.name = task and not mainspring.may_enqueue(q)) then
+    perform mainspring.refuse_task(task);
+  end if;
+  if lock_call.id is null and lock_call.key is null then
+    raise exception 'which call of task % is meant: give its id or its key', quote_literal(task) using errcode = 'invalid_parameter_value';
+  end if;
+  select v.* into call
+    from mainspring.visit v
+    where v.key = any(array[grouped, case when lock_call.id is not null then lock_call.key end]) and v.queue = task
+      and (lock_call.id is null or v.id = lock_call.id or (v.follow_up ->> 'id')::uuid = lock_call.id) and not v.payload ? '@'
+    for update of v;
+  return call;
+end
+$$;
+
 CREATE FUNCTION mainspring.make_day(parent text, day date) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1544,6 +1672,43 @@ begin
   return true;
 end
 $$;
+
+CREATE FUNCTION mainspring.make_due(shards integer[], keys text[], queues text[]) RETURNS TABLE(queue text, key text, id uuid, hints bigint)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+begin
+  return query
+  with wanted as materialized (
+    select v.shard, v.key, v.queue
+    from unnest(make_due.shards, make_due.keys, make_due.queues) as i(shard, key, queue)
+    join mainspring.visit v on v.shard = i.shard and v.key = i.key and v.queue = i.queue
+    where v.pass is null and v.parked_at is null and v.due_at > mainspring.now()
+    order by v.shard, v.key, v.queue
+    for update of v skip locked
+  ),
+  due as (
+    update mainspring.visit v
+    set due_at = mainspring.now(), changed_at = mainspring.now()
+    from wanted w
+    where v.shard = w.shard and v.key = w.key and v.queue = w.queue
+    returning v.queue, v.key, v.id
+  ),
+  hint as materialized (
+    select mainspring.wake(queue, mainspring.now()) from (select distinct queue from due) d
+  )
+  select d.queue::text, d.key::text, d.id, (select count(*) from hint) from due d;
+end
+$$;
+
+CREATE FUNCTION mainspring.make_follower_due(visit mainspring.visit) RETURNS void
+    LANGUAGE sql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+    update mainspring.visit v set follow_up = v.follow_up || jsonb_build_object('due_at', mainspring.now())
+    where v.shard = visit.shard and v.key = visit.key and v.queue = visit.queue
+  $$;
 
 CREATE TABLE mainspring.queue (
     name text NOT NULL COLLATE pg_catalog."C",
@@ -2466,7 +2631,7 @@ begin
   freed as (
     update mainspring.visit v
     set parked_at = null, offered_while_parked = false, attempt = 0, crashes = 0, work_timeouts = 0, error = null,
-      due_at = mainspring.now(), version = w.version, priority = coalesce(restart_visits.priority, v.priority),
+      called_off = null, due_at = mainspring.now(), version = w.version, priority = coalesce(restart_visits.priority, v.priority),
       id = case when restart_visits.fresh_ids then mainspring.uuid7() else v.id end,
       expires_at = case when v.expires_at > mainspring.now() then v.expires_at end,
       payload = mainspring.restarted_payload(v.payload),
@@ -2619,6 +2784,30 @@ begin
   return to_jsonb(entity);
 exception when others then
   return null;
+end
+$$;
+
+CREATE FUNCTION mainspring.run_now(task text, id uuid DEFAULT NULL::uuid, key text DEFAULT NULL::text, grp text DEFAULT NULL::text) RETURNS text
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  call mainspring.visit := mainspring.lock_call(task, id, key, grp);
+  answer text;
+begin
+  if call.id is null then
+    select r.state into answer
+      from unnest(array[key, mainspring.visit_key(run_now.id, grp, key)]) k(key)
+      cross join lateral mainspring.result_of(task, run_now.id, k.key) r
+      limit 1;
+    return answer;
+  end if;
+  if (call.follow_up ->> 'id')::uuid = run_now.id then  -- it runs when the run before it has ended
+    perform mainspring.make_follower_due(call);
+    return 'waiting';
+  end if;
+  perform mainspring.make_due(array[call.shard], array[call.key], array[call.queue]);
+  return case when call.parked_at is not null then 'parked' when call.pass is not null then 'running' else 'waiting' end;
 end
 $$;
 
@@ -2801,7 +2990,7 @@ declare
 begin
   update mainspring.visit v
   set id = call.id, priority = call.priority, due_at = due, expires_at = call.expires_at, payload = call.payload,
-    version = mainspring.token(), attempt = 0, crashes = 0, work_timeouts = 0, error = null, parked_at = null,
+    version = mainspring.token(), attempt = 0, crashes = 0, work_timeouts = 0, error = null, parked_at = null, called_off = null,
     offered_while_parked = false, follow_up = null, created_at = call.created_at, changed_at = mainspring.now()
   where v.shard = ended.shard and v.key = ended.key and v.queue = ended.queue;
   perform mainspring.wake(call.queue, due);
@@ -4263,14 +4452,18 @@ CREATE VIEW mainspring.visit_status AS
         END AS leased_by,
     v.started_at,
     v.held_until,
-    v.expires_at,
+        CASE
+            WHEN (v.called_off IS NULL) THEN v.expires_at
+            ELSE NULL::timestamp with time zone
+        END AS expires_at,
     v.parked_at,
     v.offered_while_parked,
     v.error,
     v.payload,
     v.created_at,
     v.changed_at,
-    v.shard
+    v.shard,
+    v.called_off
    FROM ((mainspring.visit v
      LEFT JOIN mainspring.queue q ON ((q.name = v.queue)))
      LEFT JOIN mainspring.lease l ON (((l.pool = q.pool) AND (l.shard = v.shard))));

@@ -30,7 +30,7 @@ begin
   freed as (
     update mainspring.visit v
     set parked_at = null, offered_while_parked = false, attempt = 0, crashes = 0, work_timeouts = 0, error = null,
-      due_at = mainspring.now(), version = w.version, priority = coalesce(restart_visits.priority, v.priority),
+      called_off = null, due_at = mainspring.now(), version = w.version, priority = coalesce(restart_visits.priority, v.priority),
       id = case when restart_visits.fresh_ids then mainspring.uuid7() else v.id end,
       expires_at = case when v.expires_at > mainspring.now() then v.expires_at end,
       payload = mainspring.restarted_payload(v.payload),
@@ -73,14 +73,14 @@ begin
     using wanted w
     where v.shard = w.shard and v.key = w.key and v.queue = w.queue
     returning v.id, v.queue, v.key, v.grp, v.priority,
-      case when v.parked_at is null then least(v.attempt, 2147483646) + 1 else greatest(1, v.attempt) end as attempt, v.created_at, v.due_at, v.error, v.payload
+      case when v.parked_at is null then least(v.attempt, 2147483646) + 1 else greatest(1, v.attempt) end as attempt, v.created_at, v.due_at, v.error, v.payload, v.called_off
   ),
   story as (
     insert into mainspring.history_run (day, run, id, queue, key, grp, priority, attempt, outcome, worker_id, created_at, due_at,
       started_at, ended_at, duration_ms, error, payload, searchable)
     select (mainspring.now() at time zone 'UTC')::date, mainspring.token(), g.id, g.queue, g.key, g.grp, g.priority, g.attempt,
       'cancelled', '00000000-0000-0000-0000-000000000000', g.created_at, g.due_at, mainspring.now(), mainspring.now(), 0,
-      cancel_visits.reason, g.payload,
+      coalesce(g.called_off, cancel_visits.reason), g.payload,
       (select array_agg(left(f || '=' || (g.payload ->> f), 500)) from unnest(q.searchable) f where g.payload ? f)
     from gone g
     left join mainspring.queue q on q.name = g.queue

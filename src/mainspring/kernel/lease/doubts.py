@@ -29,12 +29,14 @@ class Doubts:
         *,
         begin: Callable[[Coroutine[Any, Any, None]], None],
         stop: Callable[[Sequence[Run]], None],
+        cancel: Callable[[Sequence[Run]], None],
     ) -> None:
         self._line = line
         self._owned = owned
         self._runner = runner
         self._begin = begin
         self._stop = stop  # told of runs that have lost their visits
+        self._cancel = cancel  # and of those that were called off
         self._versions: set[int] = set()  # that are said to be gone
         self._is_looking = False
 
@@ -60,6 +62,7 @@ class Doubts:
                     rows = await connection.rows(SQL["find_gone"], LostRun, **gone_arguments(runs))
                 lost = lost_of(runs, rows)
                 self._stop([run for run in runs if lost.get(run.token) in ("gone", "changed")])
+                self._cancel([run for run in runs if lost.get(run.token) == "called_off"])
                 await asyncio.sleep(LEASE.doubts_every)
         except Exception as error:  # the heart's next looks find them
             log.warning("call_off.waiting", extra={"error": str(error)})

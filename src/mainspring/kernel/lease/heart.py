@@ -25,7 +25,7 @@ from mainspring.db.sql import as_rows
 from mainspring.kernel.endpoint import AwayNews
 from mainspring.kernel.lease.bands import code_of
 from mainspring.kernel.lease.dead import deny_death, free_leases
-from mainspring.kernel.lease.holds import Holds, OwnHold
+from mainspring.kernel.lease.holds import Holds, OwnHold, release
 from mainspring.kernel.lease.loop_port import LoopPort, QueueRow
 from mainspring.kernel.lease.parts import Parts
 from mainspring.kernel.lease.pool_view import LeaseRow
@@ -341,13 +341,14 @@ class Heart(threading.Thread):
         try:
             for _ in range(LEASE.leave_tries):
                 # A hold that is left (its row is locked just now) would be taken for a crash.
-                session.run(SQL["release_holds"], worker_id=me, runs=None)
+                with session.transaction():
+                    release(session, me, None)
                 if not session.rows(SQL["read_own_holds"], OwnHold, worker_id=me):
                     break
                 self._poke.wait(LEASE.leave_again)
                 self._poke.clear()
             with session.transaction():
-                session.run(SQL["release_holds"], worker_id=me, runs=None)
+                release(session, me, None)
                 free_leases(session, me, pool=pool, fenced=True)
                 session.run(SQL["leave_pool"], worker_id=me)
                 session.run(SQL["wake_all"], pool=pool)

@@ -29,10 +29,21 @@ Timed: TypeAlias = tuple[Run, float | None]  # a run with its work timeout
 class OwnHold(NamedTuple):
     run: int
     overdue: bool
+    called_off: bool
+
+
+class Released(NamedTuple):
+    """A visit that was given back; one that was called off is over then."""
+
+    shard: int
+    key: str
+    queue: str
+    called_off: bool
 
 
 class LostRun(NamedTuple):
-    """A run that does not have its visit any more, and whether that is gone, changed or overtaken."""
+    """A run that does not have its visit any more, and whether that is gone, changed or overtaken; or one
+    that has it and was called off."""
 
     run: int
     what: str
@@ -48,6 +59,7 @@ class Recovered(NamedTuple):
     orphaned: bool
     parked: bool
     payload: str | None  # if it is parked
+    called_off: bool
     hints: int
 
 
@@ -97,6 +109,7 @@ class Holds:
         me, shards = self._owned.worker_id, list(self._owned.shards)
         own = self._session.rows(SQL["read_own_holds"], OwnHold, worker_id=me)
         self._clear_lost(own)
+        self._loop_port.called_off({hold.run for hold in own if hold.called_off})
         self._let_go_of_lost({hold.run for hold in own})
         held = read_held(self._session, shards) if shards else []
         self.any_held = bool(own or held or not shards)
@@ -131,6 +144,7 @@ class Holds:
             parked = [NewlyParked(v.queue, v.key, v.payload or "") for v in freed if v.parked]
             if parked:
                 self._session.follow(self._loop_port.parked(parked))
+            end_called_off(self._session, freed)
         crash_points.passed("visits.recovered")
         for visit in freed:
             facts = {"queue": visit.queue, "key": visit.key, "crashes": visit.crashes}
@@ -142,7 +156,8 @@ class Holds:
         # A run is in hand before its hold is sent, so what is not in hand now has ended.
         lost = [hold.run for hold in own if hold.run not in self._owned.runs]
         if lost:
-            self._session.run(SQL["release_holds"], worker_id=self._owned.worker_id, runs=lost)
+            with self._session.transaction():
+                release(self._session, self._owned.worker_id, lost)
             self._loop_port.shards_changed()
 
     def _let_go_of_lost(self, held: set[int]) -> None:
@@ -160,6 +175,7 @@ class Holds:
         if doubtful:
             found = self._session.rows(SQL["find_gone"], LostRun, **gone_arguments(doubtful))
             lost = lost_of(doubtful, found)
+        lost = {run: what for run, what in lost.items() if what != "called_off"}  # it has its hold
         twice = [run for run in doubtful if run.token in lost and run.token in self._lost]
         for void in (True, False):
             runs = [run for run in twice if (lost[run.token] != "overtaken") == void]
@@ -177,6 +193,27 @@ def hold(session: Session, runs: Sequence[Timed], worker_id: UUID | None) -> set
     if not runs:
         return set()
     return set(session.rows(SQL["hold"], int, **hold_arguments(runs, worker_id)))
+
+
+def release(session: Session, worker_id: UUID | None, runs: Sequence[int] | None) -> None:
+    """Give back what these runs hold (None: all runs of the worker), in the session's transaction."""
+    freed = session.rows(SQL["release_holds"], Released, worker_id=worker_id, runs=runs)
+    end_called_off(session, freed)
+
+
+def end_called_off(session: Session, freed: Sequence[Released | Recovered]) -> None:
+    """End those of visits that were freed which had been called off: nobody shall start them again."""
+    if ended := [visit for visit in freed if visit.called_off]:
+        session.run(SQL["end_called_off"], **places(ended))
+
+
+def places(visits: Sequence[Released | Recovered]) -> dict[str, object]:
+    """The arguments of end_called_off.sql."""
+    return {
+        "shards": [visit.shard for visit in visits],
+        "keys": [visit.key for visit in visits],
+        "queues": [visit.queue for visit in visits],
+    }
 
 
 def mark_held(runs: Sequence[Timed], held: Collection[int]) -> list[Run]:
@@ -202,7 +239,7 @@ def lost_of(runs: Sequence[Run], found: Sequence[LostRun]) -> dict[int, str]:
     A run that never had a hold has lost only a visit that is gone. Else the visit was offered meanwhile.
     """
     had_hold = {run.token for run in runs if run.held}
-    return {run: what for run, what in found if what == "gone" or run in had_hold}
+    return {run: what for run, what in found if what in ("gone", "called_off") or run in had_hold}
 
 
 def hold_arguments(runs: Sequence[Timed], worker_id: UUID | None) -> dict[str, object]:

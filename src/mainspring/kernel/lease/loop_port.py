@@ -175,6 +175,18 @@ class LoopPort:
         if runs:
             self.tell(self.overtaken, runs, void)
 
+    def called_off(self, tokens: Collection[int]) -> None:
+        """Somebody wants these runs ended."""
+        if tokens:
+            self.tell(self.stop_called_off, [r for r in self.owned.active() if r.token in tokens])
+
+    def stop_called_off(self, runs: Sequence[Run]) -> None:
+        """In the loop: they are told to end, and whatever ends them ends their visits."""
+        for run in runs:
+            if run.stopped is None and run.outcome is None:
+                log.info("run.cancelled", extra={"queue": run.visit.queue, "key": run.visit.key})
+                self.runner.hanging.stop(run, "cancelled")
+
     def overtaken(self, runs: Sequence[Run], void: bool) -> None:
         """Their visits go on without them, so their slots can be free.
 

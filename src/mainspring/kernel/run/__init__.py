@@ -1,6 +1,7 @@
 """Running: slots execute the visits that were read, and the buffer chooses the next.
 
 buffer.py      visits that wait for a slot, and what keeps each of them back
+doubted.py     what waits and is said to be gone is read again before it starts
 fairness.py    which visit starts next, and whether it may, as far as other queues are concerned
 hanging.py     stops runs; those that do not end go on outside of their slots
 loop_watch.py  finds out that a task blocks the event loop, and on which line

@@ -39,8 +39,12 @@ class Hanging:
         if run.slot is not None and run.stopped is None and run.outcome is None:
             run.stop(why)
             if why not in ("fenced", "stopping"):  # a fence has an end of its own
-                after = self._tuning.gone_seconds if why == "gone" else self._tuning.stop_seconds
+                after = self._tuning.gone_seconds if why == "gone" else self._grace_of(run)
                 asyncio.get_running_loop().call_later(after, self.let_hang, run)
+
+    def _grace_of(self, run: Run) -> float:
+        grace: float | None = run.settings.grace if run.settings is not None else None
+        return self._tuning.stop_seconds if grace is None else grace
 
     def call_off(self, run: Run) -> None:
         """Nothing will come of it any more."""

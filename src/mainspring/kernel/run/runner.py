@@ -15,9 +15,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from mainspring import clock, crash_points
 from mainspring.kernel.outcome import Outcome
 from mainspring.kernel.owned import Owned
-from mainspring.kernel.retry import outcome_of_error
+from mainspring.kernel.retry import outcome_of_error, told_to_end
 from mainspring.kernel.run import run_log
 from mainspring.kernel.run.buffer import Buffer
+from mainspring.kernel.run.doubted import Doubted
 from mainspring.kernel.run.hanging import Hanging
 from mainspring.kernel.run.suspects import Suspects
 from mainspring.kernel.run.suspended import Suspended, begin
@@ -57,6 +58,7 @@ class Runner:
         self._alarm: asyncio.TimerHandle | None = None
         self.suspects = Suspects(buffer)
         self.hanging = Hanging(buffer.tuning, self._go_on_without)
+        self.doubted = Doubted(buffer.tuning)
         self._closing = False
         self._says_ends = self._says_starts = False
 
@@ -172,11 +174,13 @@ class Runner:
         return None
 
     def _enter(self, visit: Visit, now: float, slot: asyncio.Task[None]) -> Run | None:
-        """A run of a visit that may start; none if its shard is no longer mine: its owner will read it."""
+        """A run of a visit that may start; none if its shard is no longer mine (its owner will read it), or
+        if it is to be read again."""
         owned, settings = self.owned, self.buffer.queues[visit.queue].settings
         started = owned.time.at(now)
         run = Run(visit, self._tokens.draw(), started, now, settings=settings, slot=slot)
-        if owned.start(run):
+        doubted = self.doubted.until and self.doubted.take(visit.version)
+        if not doubted and owned.start(run):
             return run
         self.buffer.ended(visit)
         self.buffer.turn_over(visit)
@@ -269,6 +273,9 @@ class Runner:
             outcome = await suspended
         except BaseException as error:
             outcome = self._outcome_of_error(run, error)
+        else:
+            if run.stopped is not None:
+                outcome = told_to_end(run, outcome)
         finally:
             if alarm is not None:
                 alarm.cancel()

@@ -1,6 +1,7 @@
 -- Give visits back that were held for a pull whose caller went before he had the answer: as they were, at once. Only where the
 -- hold is still the one that was made: since then it may have been answered again, or a beat may have moved it.
--- Locks the rows in (shard, key, queue) order; wakes who waits for them.
+-- Locks the rows in (shard, key, queue) order; wakes who waits for them. Answers the visits: those that were
+-- called off are to be ended in the same transaction (end_called_off).
 with mine as materialized (
   select v.shard, v.key, v.queue
   from unnest(%(shards)s::integer[], %(keys)s::text[], %(queues)s::text[], %(passes)s::bigint[], %(held_untils)s::timestamptz[])
@@ -15,6 +16,9 @@ freed as (
   set pass = null, holder = null, started_at = null, held_until = null, changed_at = mainspring.now()
   from mine m
   where v.shard = m.shard and v.key = m.key and v.queue = m.queue
-  returning v.queue, v.due_at
+  returning v.shard, v.key, v.queue, v.due_at, v.called_off
+),
+hint as materialized (
+  select mainspring.wake(queue, min(due_at)) from freed group by queue
 )
-select queue, mainspring.wake(queue, min(due_at)) from freed group by queue
+select shard, key, queue, called_off is not null as called_off, (select count(*) from hint) as hints from freed

@@ -2,7 +2,7 @@
 -- Rides the primary key, whose last column is the shard: a visit's route is not known from its key. Held rows of its shard ride
 -- visit_held; those of the whole queue are counted only where it has a limit.
 select v.queue, v.key, v.id, v.grp, v.priority, v.shard, v.due_at, v.attempt, v.crashes, v.error, v.parked_at,
-  v.offered_while_parked, v.expires_at, v.pass is not null as held, v.holder, h.host as holder_host, h.process as holder_process,
+  v.offered_while_parked, case when v.called_off is null then v.expires_at end as expires_at, v.called_off, v.pass is not null as held, v.holder, h.host as holder_host, h.process as holder_process,
   h.id is not null as holder_lives,
   greatest(0, extract(epoch from mainspring.now() - h.beat_at))::double precision as holder_silent,
   v.started_at, v.held_until, mainspring.now() as now,

@@ -10,13 +10,15 @@ with recursive name as (
   where n.queue is not null
 )
 select v.queue, v.key, v.id, v.grp as "group", v.priority, v.state, v.due_at, v.attempt, v.crashes, v.holder, v.started_at, v.held_until,
-  v.expires_at, v.parked_at, v.error, v.payload, v.created_at, v.changed_at, v.shard
+  v.expires_at, v.parked_at, v.error, v.payload, v.created_at, v.changed_at, v.shard,
+  v.called_off
 from name n
 cross join generate_series(9, 0, -1) as p(priority)
 cross join lateral (
   select v.queue, v.key, v.id, v.grp, v.priority, case when v.due_at > mainspring.now() then 'scheduled' else 'waiting' end as state,
     v.due_at, least(v.attempt, 2147483646) + 1 as attempt, v.crashes, v.holder, v.started_at, v.held_until, v.expires_at, v.parked_at, v.error,
-    v.payload::text as payload, v.created_at, v.changed_at, v.shard
+    v.payload::text as payload, v.created_at, v.changed_at, v.shard,
+    v.called_off
   from mainspring.visit v
   where v.queue = n.queue
     and v.priority = p.priority

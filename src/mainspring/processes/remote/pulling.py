@@ -132,6 +132,16 @@ class Hold(NamedTuple):
     held_until: datetime
 
 
+class Returned(NamedTuple):
+    """A row of give_back.sql."""
+
+    shard: int
+    key: str
+    queue: str
+    called_off: bool
+    hints: int
+
+
 class RoomLeft(NamedTuple):
     """A row of count_room.sql."""
 
@@ -272,14 +282,22 @@ def again_steps(asking: PullAsk, known: Mapping[str, RemoteActor]) -> Steps[list
 
 def give_back_steps(held: Sequence[HeldTask]) -> Steps[None]:
     """Nobody was there any more to take these: they are as they were."""
-    yield from run(
+    freed = yield from rows(
         KERNEL_SQL["give_back"],
+        Returned,
         shards=[one.run.visit.shard for one in held],
         keys=[one.run.visit.key for one in held],
         queues=[one.run.visit.queue for one in held],
         passes=[one.run.token for one in held],
         held_untils=[one.held_until for one in held],
     )
+    if ended := [visit for visit in freed if visit.called_off]:
+        yield from run(
+            KERNEL_SQL["end_called_off"],
+            shards=[visit.shard for visit in ended],
+            keys=[visit.key for visit in ended],
+            queues=[visit.queue for visit in ended],
+        )
 
 
 def load_steps(

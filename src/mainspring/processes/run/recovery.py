@@ -92,6 +92,7 @@ class RecoveredVisit(NamedTuple):
     orphaned: bool
     parked: bool
     payload: str | None
+    called_off: bool
     hints: int
 
 

@@ -133,7 +133,7 @@ class TaskCalls:
     async def cancel_task(
         self, caller: Caller, request: task_service_pb2.CancelTaskRequest
     ) -> task_service_pb2.CancelTaskResponse:
-        """Call a call off that no run holds; answers how it stands then."""
+        """Call a call off, or have its run told to end; answers how it stands then."""
         place = self._place(caller, "task.cancel", request.task, request.id, request.key)
         async with self._store.transaction() as tx:
             values = place._asdict()

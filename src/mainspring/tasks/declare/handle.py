@@ -7,8 +7,9 @@ from uuid import UUID
 
 import msgspec
 
+from mainspring.db.caller import AsyncCaller, Caller, SyncCaller
 from mainspring.declaring import Seconds
-from mainspring.errors import InvalidKey, NotFound, TaskFailed
+from mainspring.errors import InvalidKey, InvalidSetting, NotFound, ResultTimeout, TaskFailed
 from mainspring.tasks.declare.unique import OWN_RUN, Placed
 from mainspring.tasks.declare.wait import wait_for, wait_for_sync
 
@@ -39,6 +40,14 @@ class CallLookup(Protocol):
 
     async def look_up(self, handle: Handle[object]) -> CallState: ...
     def look_up_sync(self, handle: Handle[object]) -> CallState: ...
+    async def cancel(
+        self, handle: Handle[object], reason: str | None, on: Caller | None
+    ) -> str | None: ...
+    def cancel_sync(
+        self, handle: Handle[object], reason: str | None, on: Caller | None
+    ) -> str | None: ...
+    async def run_now(self, handle: Handle[object], on: Caller | None) -> str | None: ...
+    def run_now_sync(self, handle: Handle[object], on: Caller | None) -> str | None: ...
 
 
 class Handle(msgspec.Struct, Generic[R_co], frozen=True, gc=False):
@@ -84,15 +93,72 @@ class Handle(msgspec.Struct, Generic[R_co], frozen=True, gc=False):
             lambda: self._lookup.look_up_sync(self), self._ended, self._late, timeout
         )
 
+    async def cancel(
+        self,
+        *,
+        reason: str | None = None,
+        wait: Seconds | None = None,
+        on: AsyncCaller | None = None,
+    ) -> str:
+        """Call it off, whether it waits or runs; answers how it stands then.
+
+        'cancelled': it is over. 'cancelling': its run is told to end, and nothing starts it again. 'done'
+        or 'expired': it had ended before. `wait`: so many seconds for the end of a run, which may still be
+        'done'. `on`: your own connection; the run is told when your transaction is committed.
+        """
+        _check_wait(wait, on)
+        state = self._known(await self._lookup.cancel(self, reason, on))
+        if state != "cancelling" or wait is None:
+            return state
+        try:
+            return await wait_for(lambda: self._lookup.look_up(self), _over, self._late, wait)
+        except ResultTimeout:
+            return state
+
+    def cancel_sync(
+        self,
+        *,
+        reason: str | None = None,
+        wait: Seconds | None = None,
+        on: SyncCaller | None = None,
+    ) -> str:
+        """The same for code that is not async."""
+        _check_wait(wait, on)
+        state = self._known(self._lookup.cancel_sync(self, reason, on))
+        if state != "cancelling" or wait is None:
+            return state
+        try:
+            return wait_for_sync(lambda: self._lookup.look_up_sync(self), _over, self._late, wait)
+        except ResultTimeout:
+            return state
+
+    async def run_now(self, *, on: AsyncCaller | None = None) -> str:
+        """Have it run now if it is for later: scheduled, or in the backoff of a retry.
+
+        Answers how it stands then: 'waiting', or what it was already ('running', 'parked', 'done' ...)."""
+        return self._known(await self._lookup.run_now(self, on))
+
+    def run_now_sync(self, *, on: SyncCaller | None = None) -> str:
+        """The same for code that is not async."""
+        return self._known(self._lookup.run_now_sync(self, on))
+
+    def _known(self, state: str | None) -> str:
+        if state is None:
+            raise self._unknown()
+        return state
+
+    def _unknown(self) -> NotFound:
+        return NotFound(
+            f"task {self.task!r} {self.id} is neither waiting nor in history: "
+            "it was not committed, or its history was dropped by age"
+        )
+
     def _ended(self, found: CallState) -> tuple[R_co] | None:
         state, result, error = found
         if state == "done":
             return (cast("R_co", result),)
         if state == "unknown":
-            raise NotFound(
-                f"task {self.task!r} {self.id} is neither waiting nor in history: "
-                "it was not committed, or its history was dropped by age"
-            )
+            raise self._unknown()
         if state in ("parked", "cancelled", "expired"):
             reason = f": {error.splitlines()[0]}" if error else ""
             raise TaskFailed(
@@ -105,4 +171,16 @@ class Handle(msgspec.Struct, Generic[R_co], frozen=True, gc=False):
         return (
             f"task {self.task!r} {self.id} is still {found.state} after {seconds:g} s{failed}; "
             f"ask `mainspring why {self.task} {self.id}`"
+        )
+
+
+def _over(found: CallState) -> tuple[str] | None:
+    return (found.state,) if found.state in ("done", "cancelled", "expired", "parked") else None
+
+
+def _check_wait(wait: Seconds | None, on: Caller | None) -> None:
+    if wait is not None and on is not None:
+        raise InvalidSetting(
+            f"wait={wait!r} and on= are both given: the run is told when your transaction is committed, "
+            "so wait after that, with result() or another cancel(wait=...)"
         )

@@ -56,6 +56,7 @@ class TaskSettings:
     priority: int = DEFAULT_PRIORITY
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     timeout: float | None = None
+    grace: float = 5.0
     hold_after: float = 1.0
     crash_limit: int = 3
     concurrency: int | None = None

@@ -3,5 +3,6 @@
 by_function.py  through the schema's function, for roles without rights on the tables
 copy_rows.py    many fresh calls as rows in COPY's binary form
 enqueue.py      one call or many, on the application's connection or the caller's
+orders.py       cancel a call, or have it run now
 sql/            the statements that they send, one a file
 """

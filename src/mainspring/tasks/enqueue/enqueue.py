@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Generic, NamedTuple, TypeVar
 
-from mainspring.db.caller import Caller, Verb, caller_tx, caller_tx_sync
+from mainspring.db.caller import Caller, Verb, caller_tx, caller_tx_sync, tx_on, tx_on_sync
 from mainspring.db.database import Database
 from mainspring.db.pool import Pools
 from mainspring.db.sql import Steps, first, one, run
@@ -26,6 +26,7 @@ from mainspring.kernel import (
 from mainspring.tasks.declare.handle import CallLookup, CallState, Handle
 from mainspring.tasks.declare.options import CallOptions
 from mainspring.tasks.declare.task import Call, Task, Uniform, priority_of, warn_if_large
+from mainspring.tasks.enqueue import orders
 from mainspring.tasks.enqueue.by_function import (
     DENIED,
     REFUSED,
@@ -256,6 +257,40 @@ class Enqueuer:
             with self._pools.plain().connection() as connection:
                 return SyncTx(connection).follow(self._looking_up(handle))
         except DENIED as error:
+            raise refusal(error) from error
+
+    async def cancel(
+        self, handle: Handle[object], reason: str | None, on: Caller | None
+    ) -> str | None:
+        """Call a call off; answers how it stands then."""
+        return await self._order(orders.cancelling(handle, reason), on, orders.CANCEL)
+
+    def cancel_sync(
+        self, handle: Handle[object], reason: str | None, on: Caller | None
+    ) -> str | None:
+        """The same for code that is not async."""
+        return self._order_sync(orders.cancelling(handle, reason), on, orders.CANCEL_SYNC)
+
+    async def run_now(self, handle: Handle[object], on: Caller | None) -> str | None:
+        """Make a call due now; answers how it stands then."""
+        return await self._order(orders.running_now(handle), on, orders.RUN_NOW)
+
+    def run_now_sync(self, handle: Handle[object], on: Caller | None) -> str | None:
+        """The same for code that is not async."""
+        return self._order_sync(orders.running_now(handle), on, orders.RUN_NOW_SYNC)
+
+    async def _order(self, steps: Steps[str | None], on: Caller | None, verb: Verb) -> str | None:
+        try:
+            async with tx_on(on, await self._pools.here(), verb) as tx:
+                return await tx.follow(steps)
+        except REFUSED as error:
+            raise refusal(error) from error
+
+    def _order_sync(self, steps: Steps[str | None], on: Caller | None, verb: Verb) -> str | None:
+        try:
+            with tx_on_sync(on, self._pools.plain(), verb) as tx:
+                return tx.follow(steps)
+        except REFUSED as error:
             raise refusal(error) from error
 
     def _steps(

@@ -26,7 +26,15 @@ from mainspring import clock, crash_points
 from mainspring.db.sql import Steps
 from mainspring.db.tx import AsyncConnection, PsycopgTx, SyncConnection, SyncTx
 from mainspring.errors import Fenced, MainspringError, MissingRights, NotDone
-from mainspring.kernel import KERNEL_SQL, Done, Run, in_order, settle_arguments
+from mainspring.kernel import (
+    KERNEL_SQL,
+    Done,
+    Run,
+    StopFlag,
+    in_order,
+    settle_arguments,
+    told_to_end,
+)
 from mainspring.tasks.run.connections import Connections, unsettled_values
 
 log = logging.getLogger("mainspring")
@@ -97,6 +105,16 @@ class Context:
         return datetime.fromtimestamp(self._run.started, UTC) + timedelta(seconds=self._timeout)
 
     @property
+    def cancelled(self) -> StopFlag:
+        """Whether the run is told to end: it was cancelled, its time is over, its worker stops.
+
+        An async function sees `asyncio.CancelledError` then. For a plain one this is an event: true or
+        false, with `is_set()` and `wait(seconds)`. One that has asked is given its `grace` to clean up and
+        return; one that never asked is interrupted at its next line of Python.
+        """
+        return self._run.listen()
+
+    @property
     def stopped(self) -> bool:
         """Whether the run no longer counts: a plain function that loops should look at it."""
         return self._run.stopped is not None
@@ -132,7 +150,7 @@ class Context:
     def _settle_arguments(self) -> dict[str, object]:
         run = msgspec.structs.replace(
             self._run,
-            outcome=Done(result=self._encode(self._result)),
+            outcome=told_to_end(self._run, Done(result=self._encode(self._result))),
             seconds=clock.local() - self._run.began,
         )
         values = settle_arguments([run], self._connections.worker.worker_id)

@@ -108,7 +108,15 @@ class Executor:
                 raise RuntimeError(f"the task raised {type(error).__name__}") from error
 
         future = asyncio.get_running_loop().run_in_executor(self._threads, call)
-        return await to_its_end(future, lambda: self.interrupt([run]))
+        return await to_its_end(future, lambda: self._end_thread(run))
+
+    def _end_thread(self, run: Run) -> None:
+        """Interrupt a run that was told to end: at once, or after its grace if it asks whether it was."""
+        if run.told is None or run.stopped in ("fenced", "stopping"):
+            self.interrupt([run])
+        else:
+            grace = run.settings.grace or 0.0
+            asyncio.get_running_loop().call_later(grace, self.interrupt, [run])
 
     def interrupt(self, runs: Sequence[Run]) -> None:
         """Raise a stop inside the threads of these runs, once; it comes with the next bytecode."""

@@ -27,6 +27,7 @@ def queue_settings(task: Task[..., object], handler: Handler) -> QueueSettings:
         priority=s.priority,
         hold_after=s.hold_after,
         timeout=s.timeout,
+        grace=s.grace,
         crash_limit=s.crash_limit,
         concurrency=s.concurrency,
         rate=s.rate,

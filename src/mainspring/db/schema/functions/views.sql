@@ -12,7 +12,8 @@ create or replace view mainspring.visit_status as
       -- The pool is cut: its leases are those of the band that has the queue.
       select b.worker_id from mainspring.band n join mainspring.lease b on b.pool = n.name and b.shard = v.shard
       where n.pool = q.pool and n.queues @> array[v.queue::text] limit 1) end as leased_by, v.started_at, v.held_until,
-    v.expires_at, v.parked_at, v.offered_while_parked, v.error, v.payload, v.created_at, v.changed_at, v.shard
+    case when v.called_off is null then v.expires_at end as expires_at, v.parked_at, v.offered_while_parked, v.error, v.payload, v.created_at, v.changed_at, v.shard,
+    v.called_off
   from mainspring.visit v
   left join mainspring.queue q on q.name = v.queue
   left join mainspring.lease l on l.pool = q.pool and l.shard = v.shard;

@@ -6,9 +6,10 @@
 -- Compares the pass that was seen: since then the visit may be held by another, whose row this snapshot may not show.
 -- Counts them by queue and minute. Locks and re-checks the visit rows, skips locked ones; then the deaths (so nobody takes
 -- one back meanwhile), then counters in the order of their keys.
+-- What was called off is not parked: the caller ends it in the same transaction (end_called_off).
 -- Answers what was freed, and the payloads of those that are parked: layers act on them in this transaction (Layer.parked).
 with lost as materialized (
-  select v.shard, v.key, v.queue, v.id, v.holder, v.started_at, v.crashes, v.pass = any(%(orphaned)s::bigint[]) as orphaned
+  select v.shard, v.key, v.queue, v.id, v.holder, v.started_at, v.crashes, v.called_off, v.pass = any(%(orphaned)s::bigint[]) as orphaned
   from mainspring.visit v
   where v.pass is not null
     and v.shard = any(%(shards)s::integer[])
@@ -36,14 +37,15 @@ freed as (
     due_at = case when l.orphaned then v.due_at else greatest(v.due_at, mainspring.now()) end,
     crashes = case when l.blamed then least(l.before, 2147483646) + 1 else v.crashes end,
     work_timeouts = least(v.work_timeouts, 2147483646) + case when l.orphaned then 0 else 1 end,
-    parked_at = case when l.blamed and least(l.before, 2147483646) + 1 >= coalesce(q.crash_limit, 3) then mainspring.now() end,
+    parked_at = case when l.blamed and l.called_off is null and least(l.before, 2147483646) + 1 >= coalesce(q.crash_limit, 3) then mainspring.now() end,
     error = case when l.blamed then 'the worker that ran it died (' || (least(l.before, 2147483646) + 1) || ' of ' || coalesce(q.crash_limit, 3)
       || '): ' || l.holder else v.error end,
     changed_at = mainspring.now()
   from judged l
   left join mainspring.queue q on q.name = l.queue
   where v.shard = l.shard and v.key = l.key and v.queue = l.queue
-  returning v.shard, v.key, v.queue, v.crashes, l.orphaned, v.parked_at is not null as parked, v.due_at, v.payload
+  returning v.shard, v.key, v.queue, v.crashes, l.orphaned, v.parked_at is not null as parked, v.due_at, v.payload,
+    v.called_off is not null as called_off
 ),
 blames as (
   insert into mainspring.blame (worker_id, shard, key, queue, id)
@@ -61,6 +63,6 @@ counted as (
 hint as materialized (
   select mainspring.wake(queue, min(due_at)) from freed group by queue
 )
-select shard, key, queue, crashes, orphaned, parked, case when parked then payload::text end as payload,
+select shard, key, queue, crashes, orphaned, parked, case when parked then payload::text end as payload, called_off,
   (select count(*) from hint) as hints
 from freed

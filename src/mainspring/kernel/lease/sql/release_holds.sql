@@ -1,5 +1,6 @@
 -- Give back what this worker holds: these runs, or (null) all of them. Due again at once, nothing is counted.
--- Compares the pass, skips locked rows. Answers the keys.
+-- Compares the pass, skips locked rows. Answers the visits:
+-- those that were called off are to be ended in the same transaction (end_called_off).
 with mine as materialized (
   select shard, key, queue
   from mainspring.visit
@@ -12,4 +13,4 @@ update mainspring.visit v
 set pass = null, holder = null, started_at = null, held_until = null, changed_at = mainspring.now()
 from mine m
 where v.shard = m.shard and v.key = m.key and v.queue = m.queue
-returning v.key
+returning v.shard, v.key, v.queue, v.called_off is not null as called_off

@@ -7,6 +7,7 @@
 -- Locks visit rows in the order of the items, which is (shard, key, queue); waits at most lock_timeout for one. Answers
 -- how many were settled now (as number 0) and one row for each of the others: settled (before, by this run), superseded,
 -- changed (just now: send it again) or gone (it no longer counts).
+-- What was called off while it ran is over whatever its run came to; a result stands, all else is 'cancelled'.
 -- What was postponed ('kept') is again with its attempts and crashes; a crash of its peer counts as a worker's death.
 -- Sent twice, it changes nothing more. Rides the primary key. Runs of quiet queues leave history only when they fail.
 with item as materialized (
@@ -34,8 +35,9 @@ gone as (
   where v.shard = i.shard and v.key = i.key and v.queue = i.queue
     and v.version = i.version and (v.pass is null or v.pass = i.run or i.any_pass)
     and (i.outcome in ('done', 'cancelled', 'expired') or i.ends)
-  returning i.n, i.run, i.started, i.seconds, i.result, i.detail, i.outcome, v.queue, v.key, v.id, v.grp, v.priority,
-    v.attempt as failures, v.due_at, v.payload, v.created_at
+  returning i.n, i.run, i.started, i.seconds, i.result, i.detail,
+    case when v.called_off is not null and i.outcome <> 'done' and not i.ends then 'cancelled' else i.outcome end as outcome,
+    v.queue, v.key, v.id, v.grp, v.priority, v.attempt as failures, v.due_at, v.payload, v.created_at, v.called_off
 ),
 moved as (
   update mainspring.visit v
@@ -55,9 +57,10 @@ moved as (
   from item i
   where v.shard = i.shard and v.key = i.key and v.queue = i.queue
     and v.version = i.version and (v.pass is null or v.pass = i.run or i.any_pass)
-    and i.outcome in ('again', 'retry', 'parked') and not i.ends
+    and i.outcome in ('again', 'retry', 'parked') and not i.ends and v.called_off is null
   returning i.n, i.run, i.started, i.seconds, i.result, i.detail, i.outcome, v.queue, v.key, v.id, v.grp, v.priority,
-    coalesce(i.attempt - 1, 0) as failures, (i.detail ->> 'was_due_at')::timestamptz as due_at, v.payload, v.created_at
+    coalesce(i.attempt - 1, 0) as failures, (i.detail ->> 'was_due_at')::timestamptz as due_at, v.payload, v.created_at,
+    null::text as called_off
 ),
 settled as not materialized (
   select * from gone union all select * from moved
@@ -69,17 +72,27 @@ other as materialized (
       when v.id is null or v.id <> i.visit_id then 'gone'
       when v.version = i.run then 'settled'
       when v.pass is not null and v.pass <> i.run and not i.any_pass then 'gone'
-      when v.version = i.version then 'changed'
+      when v.version = i.version then case when v.called_off is null then 'changed' else 'called_off' end
       else 'superseded'
     end as answer
   from item i
   left join mainspring.visit v on v.shard = i.shard and v.key = i.key and v.queue = i.queue
   where i.n not in (select n from settled)
 ),
+ended as (
+  delete from mainspring.visit v
+  using other i
+  where v.shard = i.shard and v.key = i.key and v.queue = i.queue
+    and v.version = i.version and (v.pass is null or v.pass = i.run) and v.called_off is not null
+    and i.answer = 'called_off' and i.outcome in ('again', 'retry', 'parked')
+  returning i.n, i.run, i.started, i.seconds, i.result, i.detail, 'cancelled'::mainspring.outcome as outcome,
+    v.queue, v.key, v.id, v.grp, v.priority, v.attempt as failures, v.due_at, v.payload, v.created_at, v.called_off
+),
 freed as (
   update mainspring.visit v
   set due_at = case when i.outcome in ('retry', 'parked') then greatest(v.due_at, i.due_at) else v.due_at end,
     attempt = case when i.outcome in ('retry', 'parked') then greatest(v.attempt, i.attempt) else v.attempt end,
+    called_off = null, expires_at = case when v.called_off is null then v.expires_at end,
     pass = case when v.pass = i.run then null else v.pass end,
     holder = case when v.pass = i.run then null else v.holder end,
     started_at = case when v.pass = i.run then null else v.started_at end,
@@ -95,12 +108,16 @@ story as (
     created_at, due_at, started_at, ended_at, duration_ms, error_type, error, payload, result, searchable)
   select (to_timestamp(s.started) at time zone 'UTC')::date, s.run, s.id, s.queue, s.key, s.grp, s.priority,
     least(s.failures, 2147483646) + 1, s.outcome, s.superseded, %(worker_id)s::uuid, s.created_at, s.due_at, to_timestamp(s.started),
-    to_timestamp(s.started + s.seconds), s.seconds * 1000, s.detail ->> 'error_type', s.detail ->> 'error', s.payload, s.result::jsonb,
+    to_timestamp(s.started + s.seconds), s.seconds * 1000, s.detail ->> 'error_type',
+    coalesce(case when s.outcome = 'cancelled' then s.called_off end, s.detail ->> 'error'), s.payload, s.result::jsonb,
     case when s.detail ? 'searchable' then array(select jsonb_array_elements_text(s.detail -> 'searchable')) end
   from (
     select *, false as superseded from settled
     union all
-    select n, run, started, seconds, result, detail, outcome, queue, key, id, grp, priority, failures, was_due_at, payload, created_at, true
+    select *, false from ended
+    union all
+    select n, run, started, seconds, result, detail, outcome, queue, key, id, grp, priority, failures, was_due_at, payload, created_at,
+      null, true
     from other o
     where o.answer = 'superseded'
       and not exists (
@@ -108,8 +125,8 @@ story as (
         where h.key = o.key and h.run = o.run and h.day = (to_timestamp(o.started) at time zone 'UTC')::date)
       and not exists (select from mainspring.bundles_with(o.key) p where o.run = any(p.runs))
   ) s
-  where s.detail is null or s.outcome in ('retry', 'parked') or not coalesce((s.detail ->> 'quiet')::boolean, false)
+  where s.detail is null or s.outcome in ('retry', 'parked') or s.called_off is not null or not coalesce((s.detail ->> 'quiet')::boolean, false)
 )
-select 0 as n, count(*)::text as answer from settled
+select 0 as n, ((select count(*) from settled) + (select count(*) from ended))::text as answer
 union all
-select n::integer, answer from other
+select n::integer, case answer when 'called_off' then 'changed' else answer end from other where n not in (select n from ended)
