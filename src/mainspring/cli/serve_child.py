@@ -52,6 +52,9 @@ async def serve_here(app: Mainspring, settings: ServeSettings, *, told: bool) ->
         addresses = await door.start()
         if told:
             tell(addresses, 1)
+            if door.console_path is not None and addresses["HTTP"].rpartition(":")[2].isdigit():
+                scheme = "https" if settings.has_tls else "http"
+                show.say(f"console: {scheme}://{addresses['HTTP']}{door.console_path}")
         facts = {f"{name.lower()}_address": address for name, address in addresses.items()}
         logging.getLogger("mainspring").info("serve.started", extra=facts)
         await stop.wait()

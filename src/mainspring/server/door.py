@@ -18,12 +18,14 @@ from mainspring.server.settings import ServeSettings
 
 with needing_serve():  # whoever mounts it is told the extra, too
     from mainspring.server.access.callers import Callers
+    from mainspring.server.console import CarriedConsole
     from mainspring.server.counts import CallCounts
     from mainspring.server.grpc.server import GrpcServer
     from mainspring.server.handlers.methods import Services
     from mainspring.server.handlers.store import Store
     from mainspring.server.http.app import HttpApp
     from mainspring.server.http.places import Places
+    from mainspring.server.http.request import Asgi, Event, Receive, Send
     from mainspring.server.http.server import HttpServer, own_names
     from mainspring.server.readiness import Readiness
     from mainspring.server.reception import Reception
@@ -32,6 +34,16 @@ if TYPE_CHECKING:
     from mainspring.app import Mainspring
 
 GRACE_SECONDS = 10.0
+
+
+def with_console(calls: Asgi, console: CarriedConsole) -> Asgi:
+    """What a browser asks for is the console's, all else are calls."""
+
+    async def carried(scope: Event, receive: Receive, send: Send) -> None:
+        is_page = scope["type"] == "http" and console.has(scope["path"])
+        await (console if is_page else calls)(scope, receive, send)
+
+    return carried
 
 
 class Transport(Protocol):
@@ -52,19 +64,23 @@ class Door:
         store = Store(app)
         self._services = services = Services(store)
         self._readiness = readiness = Readiness(store)
-        self._reception = reception = Reception(
-            Callers(store, local_token=token, open_to_all=settings.no_auth)
-        )
+        callers = Callers(store, local_token=token, open_to_all=settings.no_auth)
+        self._reception = reception = Reception(callers)
         self._counts = counts = CallCounts()
         self._places = Places(store, reception, readiness, counts)
         self._transports: dict[str, Transport] = {}
+        self._console: CarriedConsole | None = None
         if (address := settings.grpc_address) is not None:
             self._transports["gRPC"] = GrpcServer(
                 services, reception, readiness, counts, settings, address
             )
         if (address := settings.http_address) is not None:
             hosts = own_names(address, settings.hosts)
-            self._transports["HTTP"] = HttpServer(self.asgi(hosts), settings, address)
+            self._console = CarriedConsole(
+                app, callers, local_token=token, hosts=hosts, open_to_all=settings.no_auth
+            )
+            carried = with_console(self.asgi(hosts), self._console)
+            self._transports["HTTP"] = HttpServer(carried, settings, address)
 
     def asgi(self, hosts: Sequence[str] | None = None) -> HttpApp:
         """What HTTP serves, to be mounted in an application of yours; the door must have started.
@@ -73,6 +89,11 @@ class Door:
         """
         methods = self._services.by_path()
         return HttpApp(methods, self._reception, self._counts, self._places, hosts)
+
+    @property
+    def console_path(self) -> str | None:
+        """Where the console is, below the address of HTTP."""
+        return None if self._console is None else self._console.path
 
     async def start(self) -> dict[str, str]:
         """Listen; returns the address of each transport, with the port where 0 was asked for."""

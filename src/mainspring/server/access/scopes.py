@@ -18,6 +18,7 @@ VERBS = (
     *("state.read", "state.write"),
     *("param.read", "param.advance", "param.rewind"),
     *("process.start", "process.read", "process.signal", "process.cancel"),
+    *("console.read", "console.act"),
     "metrics",
 )
 # What follows a comma or a space is another scope: names have commas, but not those.

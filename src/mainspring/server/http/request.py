@@ -14,6 +14,7 @@ from mainspring.server.reception import RECEIVED_BYTES
 Event = MutableMapping[str, Any]  # as ASGI has them: what is in them depends on their type
 Receive = Callable[[], Awaitable[Event]]
 Send = Callable[[Event], Awaitable[None]]
+Asgi = Callable[[Event, Receive, Send], Awaitable[None]]
 
 BODY_SECONDS = 20.0
 MOST_FIELDS = 600

@@ -11,9 +11,8 @@ from collections.abc import Iterator, Sequence
 from uvicorn import Config, Server
 
 from mainspring.errors import InvalidSetting
-from mainspring.server.http.app import HttpApp
 from mainspring.server.http.protocol import TimedProtocol
-from mainspring.server.http.request import HEAD_BYTES
+from mainspring.server.http.request import HEAD_BYTES, Asgi
 from mainspring.server.listening import listen
 from mainspring.server.settings import ListenAddress, ServeSettings
 
@@ -27,7 +26,7 @@ OWN_NAMES = ("localhost", "127.0.0.1", "::1")
 class HttpServer:
     """Serves at one address. `start` returns when it listens, `stop` when all calls have ended."""
 
-    def __init__(self, app: HttpApp, settings: ServeSettings, address: ListenAddress) -> None:
+    def __init__(self, app: Asgi, settings: ServeSettings, address: ListenAddress) -> None:
         self._settings = settings
         self._address = address
         self._server = _Quiet(_config(app, settings))
@@ -86,7 +85,7 @@ def own_names(address: ListenAddress, more: Sequence[str]) -> list[str] | None:
     return [*OWN_NAMES, address.host, *more]
 
 
-def _config(app: HttpApp, settings: ServeSettings) -> Config:
+def _config(app: Asgi, settings: ServeSettings) -> Config:
     config = Config(
         app,
         http=TimedProtocol,

@@ -1,0 +1,46 @@
+"""Parked visits: grouped by queue and kind of error, then one by one."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from shlex import quote
+
+from mainspring.console.look import PAGE, Crumb, Look, Page
+from mainspring.errors import InvalidSetting
+from mainspring.operate.parked import ParkedFilter, ParkedPosition
+
+
+async def groups(look: Look) -> Page:
+    """All groups, the largest first. Drawn from the snapshot alone."""
+    sight = await look.sight()
+    values = {"groups": sorted(sight.parked, key=lambda group: -group.count)}
+    return Page("parked.html", "Parked", values, command="mainspring parked groups", live="glance")
+
+
+async def members(look: Look) -> Page:
+    """Those of a group or a filter, newest first, page by page."""
+    wanted = ParkedFilter(
+        queue=look.text("queue"),
+        error_type=look.text("error_type"),
+        error=look.text("error"),
+        key=look.text("key"),
+        group=look.text("group"),
+    )
+    found = await look.operator.parked(wanted, limit=PAGE, before=_before(look))
+    total = await look.operator.count_parked(wanted)
+    values = {"visits": found, "wanted": wanted, "total": total, "most": PAGE}
+    command = "mainspring parked list"
+    if wanted.queue:
+        command += f" --queue {quote(wanted.queue)}"
+    title = " ".join(filter(None, (wanted.queue, wanted.error_type))) or "All parked"
+    return Page("parked_group.html", title, values, (Crumb("Parked", "/parked"),), command=command)
+
+
+def _before(look: Look) -> ParkedPosition | None:
+    at, queue, key = look.text("at"), look.text("bq"), look.text("bk")
+    if at is None:
+        return None
+    try:
+        return ParkedPosition(datetime.fromisoformat(at), queue or "", key or "")
+    except ValueError:
+        raise InvalidSetting(f"at must be a time, got {at!r}") from None

@@ -1,0 +1,11 @@
+"""Schedules: what comes again, when next."""
+
+from __future__ import annotations
+
+from mainspring.console.look import Look, Page
+
+
+async def page(look: Look) -> Page:
+    """All of them."""
+    values = {"schedules": await look.operator.recurring()}
+    return Page("recurring.html", "Schedules", values, command="mainspring recurring list")

@@ -1,0 +1,91 @@
+"""The engine at a glance, read once for all who watch: twenty open pages ask the database what one asks.
+
+Nobody watches, nothing is read. The last rates are kept in memory for the small lines beside the figures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from mainspring.jobs.operation import Operation
+from mainspring.operate.doctor import Finding
+from mainspring.operate.parked import ParkedGroup
+from mainspring.operate.status import Status
+from mainspring.reactive.operate.states import TaskState
+
+if TYPE_CHECKING:
+    from mainspring.app import Mainspring
+
+FRESH_SECONDS = 1.0
+# What takes longer to find out, and changes seldom.
+SLOW_SECONDS = 15.0
+KEPT = 90
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What one look has found."""
+
+    at: datetime
+    status: Status
+    parked: list[ParkedGroup]
+    operations: list[Operation]
+    missed: list[TaskState]
+    findings: list[Finding]
+
+    @property
+    def parked_count(self) -> int:
+        return sum(group.count for group in self.parked)
+
+
+class Snapshot:
+    """The last look, made again when somebody asks and it is old."""
+
+    def __init__(self, app: Mainspring) -> None:
+        self._app = app
+        self._last: Sight | None = None
+        self._looked = 0.0
+        self._findings: list[Finding] = []
+        self._examined = float("-inf")
+        self._looking = asyncio.Lock()
+        self._ahead = timedelta()
+        self.rates: deque[float] = deque(maxlen=KEPT)
+        self.lags: deque[float] = deque(maxlen=KEPT)
+        self.looks = 0
+
+    def now(self) -> datetime:
+        """The engine's time, by this clock and what was read last."""
+        return datetime.now(UTC) + self._ahead
+
+    async def look(self) -> Sight:
+        """The engine, as it was a second ago at most."""
+        async with self._looking:
+            if self._last is None or time.monotonic() - self._looked > FRESH_SECONDS:
+                self._last = await self._read()
+                self._looked = time.monotonic()
+            return self._last
+
+    async def _read(self) -> Sight:
+        operator = self._app.operator
+        status = await operator.status()
+        self._ahead = status.at - datetime.now(UTC)
+        if time.monotonic() - self._examined > SLOW_SECONDS:
+            self._findings = await operator.doctor()
+            self._examined = time.monotonic()
+        sight = Sight(
+            status.at,
+            status,
+            await operator.parked_groups(),
+            await operator.operations(limit=10),
+            await self._app.reactive.tasks(missed_only=True),
+            self._findings,
+        )
+        self.looks += 1
+        self.rates.append(status.per_second)
+        self.lags.append(status.lag_seconds)
+        return sight

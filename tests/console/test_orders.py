@@ -1,0 +1,143 @@
+"""Orders at the console: who may, from which page, what is noted."""
+
+from __future__ import annotations
+
+import httpx
+from console_plant import SAME_SITE, Visit
+
+from mainspring import Mainspring
+from mainspring.console import Viewer
+from mainspring.console.orders import ORDERS
+from mainspring.testing import run_until_idle
+
+
+async def give(client: httpx.AsyncClient, order: str, **form: str) -> httpx.Response:
+    return await client.post(f"/orders/{order}", data=form, headers=SAME_SITE)
+
+
+async def test_whoever_only_looks_cannot_act(plant: Mainspring, visit: Visit) -> None:
+    """The server refuses: a hidden button is no permission."""
+    form = {"queue": "greet", "key": "c0", "id": "o-1", "name": "nightly", "task": "mart"}
+    for viewer, read_only in ((Viewer("eve"), False), (Viewer("ann", frozenset({"*"})), True)):
+        async with visit(plant, viewer, read_only=read_only) as client:
+            for order in ORDERS:
+                answer = await give(client, order, **form)
+                assert answer.status_code == 403
+                assert f"console.act:{order}" in answer.text
+    assert await plant.operator.orders() == []
+
+
+async def test_a_scope_of_one_group_is_for_that_group(plant: Mainspring, visit: Visit) -> None:
+    async with visit(plant, Viewer("eve", frozenset({"queues"}))) as client:
+        assert (await give(client, "queues.pause", queue="greet")).status_code == 303
+        assert (await give(client, "parked.restart", queue="charge", key="c0")).status_code == 403
+
+
+FOREIGN: list[dict[str, str]] = [
+    {"sec-fetch-site": "cross-site"},
+    {"sec-fetch-site": "same-site"},
+    {"origin": "https://evil.example"},
+    {"origin": "null"},
+    {},
+]
+
+
+async def test_forms_of_other_sites_are_refused(plant: Mainspring, visit: Visit) -> None:
+    form = {"queue": "greet"}
+    async with visit(plant) as client:
+        for headers in FOREIGN:
+            answer = await client.post("/orders/queues.pause", data=form, headers=headers)
+            assert answer.status_code == 403
+    (queue,) = await plant.operator.queues(name="greet")
+    assert queue.paused_at is None
+
+
+async def test_an_origin_of_its_own_is_enough_where_nothing_else_is_said(
+    plant: Mainspring, visit: Visit
+) -> None:
+    """Browsers leave Sec-Fetch-Site out on plain HTTP to other hosts."""
+    async with visit(plant) as client:
+        headers = {"origin": "http://console"}
+        answer = await client.post("/orders/queues.pause", data={"queue": "greet"}, headers=headers)
+    assert answer.status_code == 303
+
+
+async def test_another_name_of_the_host_is_refused(plant: Mainspring, visit: Visit) -> None:
+    async with visit(plant, hosts=["localhost"]) as client:
+        assert (await client.get("/")).status_code == 403
+        assert (await client.get("/", headers={"host": "LOCALHOST:7410"})).status_code == 200
+
+
+async def test_a_stranger_sees_nothing(plant: Mainspring, visit: Visit) -> None:
+    async with visit(plant, None) as client:
+        for path in ("/", "/queues", "/audit", "/live", "/jump?q=greet"):
+            answer = await client.get(path)
+            assert answer.status_code == 401
+            assert "greet" not in answer.text
+
+
+async def test_each_order_is_noted_in_the_viewers_name(plant: Mainspring, visit: Visit) -> None:
+    async with visit(plant) as client:
+        for order, form in (
+            ("queues.pause", {"queue": "greet", "reason": "the bank is away"}),
+            ("queues.resume", {"queue": "greet"}),
+            ("queues.limit", {"queue": "greet", "set_concurrency": "1", "concurrency": "3"}),
+            ("parked.restart", {"queue": "charge", "key": "c0"}),
+            ("parked.delete", {"queue": "charge", "key": "c1"}),
+            ("recurring.pause", {"name": "nightly"}),
+            ("recurring.resume", {"name": "nightly"}),
+            ("reactive.pause", {"task": "mart"}),
+            ("reactive.resume", {"task": "mart"}),
+            ("processes.cancel", {"id": "o-1"}),
+        ):
+            answer = await give(client, order, back="/queues?own=1", **form)
+            assert answer.status_code == 303, (order, answer.text)
+            assert answer.headers["location"].startswith("/queues?own=1&said=")
+    noted = await plant.operator.orders()
+    assert [o.action for o in noted[::-1]] == [
+        *("queues.pause", "queues.resume", "queues.limit", "parked.restart", "parked.delete"),
+        *("recurring.pause", "recurring.resume", "reactive.pause", "reactive.resume"),
+        "processes.cancel",
+    ]
+    assert {(o.actor, o.via) for o in noted} == {("ann", "console")}
+    assert noted[-1].reason == "the bank is away"
+    (queue,) = await plant.operator.queues(name="greet")
+    assert queue.concurrency == 3
+
+
+async def test_a_mass_order_is_counted_before_it_is_given(plant: Mainspring, visit: Visit) -> None:
+    wanted = {"queue": "charge", "error_type": "ValueError"}
+    async with visit(plant) as client:
+        plan = await give(client, "operations.restart_parked", preview="1", **wanted)
+        assert plan.status_code == 200
+        assert "Restart 3" in plan.text
+        assert await plant.operator.operations() == []
+        begun = await give(client, "operations.restart_parked", reason="mended", **wanted)
+        assert begun.status_code == 303
+        await run_until_idle(plant)
+        shown = await client.get(begun.headers["location"])
+        assert "The operation has begun." in shown.text
+        assert "of about 3 done" in shown.text
+    (order,) = await plant.operator.orders()
+    assert (order.action, order.actor, order.reason) == (
+        "operations.restart_parked",
+        "ann",
+        "mended",
+    )
+
+
+async def test_a_way_back_leads_nowhere_else(plant: Mainspring, visit: Visit) -> None:
+    async with visit(plant) as client:
+        for back in ("https://evil.example", "//evil.example", "/\\evil.example"):
+            answer = await give(client, "queues.pause", queue="greet", back=back)
+            assert answer.headers["location"].startswith("/?said=")
+
+
+async def test_a_form_that_is_no_form_is_refused(plant: Mainspring, visit: Visit) -> None:
+    async with visit(plant) as client:
+        answer = await client.post("/orders/queues.pause", content=b"\xff=1", headers=SAME_SITE)
+        assert answer.status_code == 400
+        answer = await client.post("/orders/queues.pause", content=b"q" * 70_000, headers=SAME_SITE)
+        assert answer.status_code == 400
+        assert (await give(client, "queues.explode")).status_code == 404
+        assert (await client.get("/orders/queues.pause")).status_code == 405
