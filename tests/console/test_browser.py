@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from browser import PHONE, WIDE, browsing
 from console_server import ConsoleServer
-from test_pages import ONE
+from test_screens import ONE
 
 from mainspring import Mainspring
 from mainspring.console.pages import PAGES

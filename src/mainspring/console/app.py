@@ -21,7 +21,7 @@ from starlette.types import Message, Receive, Scope, Send
 from mainspring.console import live, orders, pages
 from mainspring.console.draw import environment
 from mainspring.console.guard import HEADERS, refusal
-from mainspring.console.look import Look, Moved, Page
+from mainspring.console.look import Moved, Page, Visitor
 from mainspring.console.snapshot import Snapshot
 from mainspring.console.viewer import Authenticate, LogIn, Viewer, anybody
 from mainspring.errors import (
@@ -110,21 +110,23 @@ class Console:
         return viewer.read_only() if viewer and self._read_only else viewer
 
     def _page(
-        self, page: Callable[[Look], Awaitable[Page]]
+        self, page: Callable[[Visitor], Awaitable[Page]]
     ) -> Callable[[Request], Awaitable[Response]]:
         async def served(request: Request) -> Response:
             return await self._served(request, page)
 
         return served
 
-    async def _served(self, request: Request, page: Callable[[Look], Awaitable[Page]]) -> Response:
+    async def _served(
+        self, request: Request, page: Callable[[Visitor], Awaitable[Page]]
+    ) -> Response:
         try:
             viewer = await self._viewer(request)
         except DatabaseUnavailable as error:
             return self._drawn(request, _failed(error, request), None)
         if viewer is None:
             return self._stranger(request)
-        look = Look(request, self._app, viewer, self._snapshot)
+        look = Visitor(request, self._app, viewer, self._snapshot)
         try:
             found = await page(look)
         except Moved as moved:
@@ -193,7 +195,7 @@ class Console:
     def _root(request: Request) -> str:
         return str(request.scope.get("root_path", "")).rstrip("/")
 
-    def _values(self, request: Request, page: Page, look: Look | None) -> dict[str, object]:
+    def _values(self, request: Request, page: Page, look: Visitor | None) -> dict[str, object]:
         return {
             "root": self._root(request),
             "page": page,
@@ -209,7 +211,7 @@ class Console:
             **page.values,
         }
 
-    def _drawn(self, request: Request, page: Page, look: Look | None) -> Response:
+    def _drawn(self, request: Request, page: Page, look: Visitor | None) -> Response:
         template = environment().get_template(page.template)
         text = template.render(self._values(request, page, look))
         return Response(text, page.status, media_type="text/html; charset=utf-8")

@@ -7,7 +7,6 @@ from datetime import datetime
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
-from typing import Any
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -101,7 +100,7 @@ def environment() -> Environment:
     return made
 
 
-def _shown(value: Any) -> Any:
+def _shown(value: object) -> object:
     if value is None:
         return ""
     if isinstance(value, Markup):

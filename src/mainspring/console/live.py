@@ -14,7 +14,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from mainspring.console.snapshot import Sight, Snapshot
+from mainspring.console.snapshot import Glance, Snapshot
 from mainspring.console.words import number, span
 from mainspring.errors import MainspringError
 
@@ -75,7 +75,7 @@ def _event(name: str, data: object) -> bytes:
     return b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode(data))
 
 
-def glance(sight: Sight) -> dict[str, str]:
+def glance(sight: Glance) -> dict[str, str]:
     """The figures of the overview by the names of their places in the page."""
     status = sight.status
     return {

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from starlette.requests import Request
 
-from mainspring.console.snapshot import Sight, Snapshot
+from mainspring.console.snapshot import Glance, Snapshot
 from mainspring.console.viewer import Viewer
 from mainspring.console.words import utc
 from mainspring.errors import InvalidSetting
@@ -37,7 +37,7 @@ class Page:
 
     template: str
     title: str
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, object] = field(default_factory=dict)
     crumbs: tuple[Crumb, ...] = ()
     command: str = ""
     live: str = ""  # the topic of the parts that are sent anew while somebody watches
@@ -52,7 +52,7 @@ class Moved(Exception):
         self.path = path
 
 
-class Look:
+class Visitor:
     """A request, the application that it is about, and who looks."""
 
     def __init__(
@@ -79,7 +79,7 @@ class Look:
         """Lags, as the last looks have found them."""
         return list(self._snapshot.lags)
 
-    async def sight(self) -> Sight:
+    async def sight(self) -> Glance:
         """The engine at a glance; a second old at most."""
         sight = await self._snapshot.look()
         self.now = sight.at

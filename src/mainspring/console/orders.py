@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlencode
 from starlette.requests import Request
 
 from mainspring.console.guard import LONGEST_FORM
-from mainspring.console.look import Look, Moved, Page
+from mainspring.console.look import Moved, Page, Visitor
 from mainspring.errors import InvalidSetting, NotFound
 from mainspring.operate.audit import Origin
 from mainspring.operate.parked import ParkedFilter
@@ -28,7 +28,7 @@ SAID = {
 }
 
 
-class Done(Moved):
+class Ordered(Moved):
     """An order was carried out; where to look now."""
 
     def __init__(self, path: str, said: str) -> None:
@@ -36,7 +36,7 @@ class Done(Moved):
 
 
 Form = Mapping[str, str]
-Order = Callable[[Look, Form], Awaitable[Page | str]]
+Order = Callable[[Visitor, Form], Awaitable[Page | str]]
 
 
 async def read_form(request: Request) -> dict[str, str]:
@@ -52,7 +52,7 @@ async def read_form(request: Request) -> dict[str, str]:
         raise InvalidSetting("the form cannot be read") from None
 
 
-async def take(look: Look) -> Page:
+async def take(look: Visitor) -> Page:
     """Carry out an order, or show what it would touch."""
     action = look.request.path_params["action"]
     if action not in ORDERS:
@@ -67,10 +67,10 @@ async def take(look: Look) -> Page:
         answer = await ORDERS[action](look, form)
     if isinstance(answer, Page):
         return answer
-    raise Done(_way_back(look, form), answer)
+    raise Ordered(_way_back(look, form), answer)
 
 
-def _way_back(look: Look, form: Form) -> str:
+def _way_back(look: Visitor, form: Form) -> str:
     """The page that the form was on, below where the console is; never another place."""
     root = look.request.scope.get("root_path", "")
     back = form.get("back", "").removeprefix(root)
@@ -84,17 +84,17 @@ def _needed(form: Form, name: str) -> str:
     return value
 
 
-async def _pause(look: Look, form: Form) -> str:
+async def _pause(look: Visitor, form: Form) -> str:
     await look.operator.pause(_needed(form, "queue"))
     return "paused"
 
 
-async def _resume(look: Look, form: Form) -> str:
+async def _resume(look: Visitor, form: Form) -> str:
     await look.operator.resume(_needed(form, "queue"))
     return "resumed"
 
 
-async def _limit(look: Look, form: Form) -> str:
+async def _limit(look: Visitor, form: Form) -> str:
     limits: dict[str, float | None] = {}
     for name in ("concurrency", "rate", "group_concurrency", "group_rate", "waiting_max"):
         if f"set_{name}" in form:
@@ -107,20 +107,20 @@ async def _limit(look: Look, form: Form) -> str:
     return "limited"
 
 
-async def _cancel(look: Look, form: Form) -> str:
+async def _cancel(look: Visitor, form: Form) -> str:
     queue, key = _needed(form, "queue"), _needed(form, "key")
     reason = f"cancelled by {look.viewer.name}"
     await look.operator.cancel(queue, key, group=form.get("group"), reason=reason)
     return "cancelled"
 
 
-async def _restart(look: Look, form: Form) -> str:
+async def _restart(look: Visitor, form: Form) -> str:
     queue, key = _needed(form, "queue"), _needed(form, "key")
     await look.operator.restart(queue, key, group=form.get("group"))
     return "restarted"
 
 
-async def _delete(look: Look, form: Form) -> str:
+async def _delete(look: Visitor, form: Form) -> str:
     queue, key = _needed(form, "queue"), _needed(form, "key")
     await look.operator.delete(queue, key, group=form.get("group"))
     return "deleted"
@@ -136,23 +136,23 @@ def _parked_filter(form: Form) -> ParkedFilter:
     )
 
 
-async def _restart_parked(look: Look, form: Form) -> Page | str:
+async def _restart_parked(look: Visitor, form: Form) -> Page | str:
     """Many at once: counted first, then an operation."""
     wanted = _parked_filter(form)
     if "preview" in form:
         found = await look.operator.restart_parked(wanted, source=look.viewer.name, dry_run=True)
         return _plan("operations.restart_parked", "Restart", found.total or 0, form)
     begun = await look.operator.restart_parked(wanted, source=look.viewer.name)
-    raise Done(f"/operations/one?id={begun.id}", "begun")
+    raise Ordered(f"/operations/one?id={begun.id}", "begun")
 
 
-async def _delete_parked(look: Look, form: Form) -> Page | str:
+async def _delete_parked(look: Visitor, form: Form) -> Page | str:
     wanted = _parked_filter(form)
     if "preview" in form:
         found = await look.operator.delete_parked(wanted, source=look.viewer.name, dry_run=True)
         return _plan("operations.delete_parked", "Delete", found.total or 0, form)
     begun = await look.operator.delete_parked(wanted, source=look.viewer.name)
-    raise Done(f"/operations/one?id={begun.id}", "begun")
+    raise Ordered(f"/operations/one?id={begun.id}", "begun")
 
 
 def _plan(action: str, verb: str, count: int, form: Form) -> Page:
@@ -163,7 +163,7 @@ def _plan(action: str, verb: str, count: int, form: Form) -> Page:
 
 
 def _operation(verb: str) -> Order:
-    async def order(look: Look, form: Form) -> str:
+    async def order(look: Visitor, form: Form) -> str:
         text = _needed(form, "id")
         if not text.isdigit():
             raise InvalidSetting(f"id must be a number, got {text!r}")
@@ -179,52 +179,52 @@ def _operation(verb: str) -> Order:
     return order
 
 
-async def _pause_recurring(look: Look, form: Form) -> str:
+async def _pause_recurring(look: Visitor, form: Form) -> str:
     await look.operator.pause_recurring(_needed(form, "name"))
     return "paused"
 
 
-async def _resume_recurring(look: Look, form: Form) -> str:
+async def _resume_recurring(look: Visitor, form: Form) -> str:
     await look.operator.resume_recurring(_needed(form, "name"))
     return "resumed"
 
 
-async def _cancel_process(look: Look, form: Form) -> str:
+async def _cancel_process(look: Visitor, form: Form) -> str:
     await look.operator.processes.cancel(_needed(form, "id"))
     return "cancelled"
 
 
-async def _restart_process(look: Look, form: Form) -> str:
+async def _restart_process(look: Visitor, form: Form) -> str:
     await look.operator.processes.restart(_needed(form, "id"), form.get("task"))
     return "restarted"
 
 
-async def _run_reactive(look: Look, form: Form) -> str:
+async def _run_reactive(look: Visitor, form: Form) -> str:
     await look.app.reactive.run(_needed(form, "task"), by=look.viewer.name)
     return "run"
 
 
-async def _pause_reactive(look: Look, form: Form) -> str:
+async def _pause_reactive(look: Visitor, form: Form) -> str:
     await look.app.reactive.pause(_needed(form, "task"))
     return "paused"
 
 
-async def _resume_reactive(look: Look, form: Form) -> str:
+async def _resume_reactive(look: Visitor, form: Form) -> str:
     await look.app.reactive.resume(_needed(form, "task"))
     return "resumed"
 
 
-async def _ask_entity(look: Look, form: Form) -> str:
+async def _ask_entity(look: Visitor, form: Form) -> str:
     await look.operator.entities.offer(_needed(form, "kind"), _needed(form, "id"))
     return "run"
 
 
-async def _pause_source(look: Look, form: Form) -> str:
+async def _pause_source(look: Visitor, form: Form) -> str:
     await look.operator.sources.pause(_needed(form, "source"))
     return "paused"
 
 
-async def _resume_source(look: Look, form: Form) -> str:
+async def _resume_source(look: Visitor, form: Form) -> str:
     await look.operator.sources.resume(_needed(form, "source"), form.get("partition"))
     return "resumed"
 

@@ -28,7 +28,7 @@ KEPT = 90
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class Glance:
     """What one look has found."""
 
     at: datetime
@@ -48,7 +48,7 @@ class Snapshot:
 
     def __init__(self, app: Mainspring) -> None:
         self._app = app
-        self._last: Sight | None = None
+        self._last: Glance | None = None
         self._looked = 0.0
         self._findings: list[Finding] = []
         self._examined = float("-inf")
@@ -62,7 +62,7 @@ class Snapshot:
         """The engine's time, by this clock and what was read last."""
         return datetime.now(UTC) + self._ahead
 
-    async def look(self) -> Sight:
+    async def look(self) -> Glance:
         """The engine, as it was a second ago at most."""
         async with self._looking:
             if self._last is None or time.monotonic() - self._looked > FRESH_SECONDS:
@@ -70,14 +70,14 @@ class Snapshot:
                 self._looked = time.monotonic()
             return self._last
 
-    async def _read(self) -> Sight:
+    async def _read(self) -> Glance:
         operator = self._app.operator
         status = await operator.status()
         self._ahead = status.at - datetime.now(UTC)
         if time.monotonic() - self._examined > SLOW_SECONDS:
             self._findings = await operator.doctor()
             self._examined = time.monotonic()
-        sight = Sight(
+        sight = Glance(
             status.at,
             status,
             await operator.parked_groups(),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 # Each state has a shape, a word and a colour: the class of the style sheet that has all three.
 SHAPES = {
@@ -81,7 +80,7 @@ def utc(at: datetime | None, now: datetime | None = None) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S}Z"
 
 
-def number(value: Any) -> str:
+def number(value: object) -> str:
     """A figure with its thousands apart."""
     if value is None:
         return "-"

@@ -7,7 +7,9 @@ from contextlib import contextmanager
 
 from mainspring.errors import MissingExtra
 
-BROUGHT = frozenset({"grpc", "grpc_health", "google", "h11", "uvicorn"})
+BROUGHT = frozenset(
+    {"grpc", "grpc_health", "google", "h11", "jinja2", "markupsafe", "starlette", "uvicorn"}
+)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from mainspring.console.look import Look, Page
+from mainspring.console.look import Page, Visitor
 from mainspring.console.pages import (
     audit,
     doctor,
@@ -22,7 +22,7 @@ from mainspring.console.pages import (
     workers,
 )
 
-PAGES: dict[str, Callable[[Look], Awaitable[Page]]] = {
+PAGES: dict[str, Callable[[Visitor], Awaitable[Page]]] = {
     "/": overview.page,
     "/queues": queues.all_queues,
     "/queues/one": queues.one,

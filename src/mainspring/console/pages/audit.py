@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mainspring.console.look import PAGE, Look, Page
+from mainspring.console.look import PAGE, Page, Visitor
 
 
-async def page(look: Look) -> Page:
+async def page(look: Visitor) -> Page:
     """Newest first, page by page."""
     given = {name: look.text(name) for name in ("actor", "action", "target")}
     orders = await look.operator.orders(**given, before=look.number("before"), limit=PAGE)

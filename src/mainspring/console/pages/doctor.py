@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mainspring.console.look import Look, Page
+from mainspring.console.look import Page, Visitor
 
 
-async def page(look: Look) -> Page:
+async def page(look: Visitor) -> Page:
     """Examined when it is asked for."""
     values = {"findings": await look.operator.doctor()}
     return Page("doctor.html", "Doctor", values, command="mainspring doctor")

@@ -5,17 +5,17 @@ from __future__ import annotations
 from shlex import quote
 
 from mainspring.console.draw import link
-from mainspring.console.look import Crumb, Look, Page
+from mainspring.console.look import Crumb, Page, Visitor
 from mainspring.errors import NotFound
 
 
-async def kinds(look: Look) -> Page:
+async def kinds(look: Visitor) -> Page:
     """All kinds."""
     values = {"kinds": await look.operator.entities.kinds()}
     return Page("kinds.html", "Entities", values, command="mainspring entities list")
 
 
-async def kind(look: Look) -> Page:
+async def kind(look: Visitor) -> Page:
     """A kind: what lies in its queues, who hears its events."""
     name = look.needed("name")
     found = await look.operator.entities.kind(name)
@@ -31,7 +31,7 @@ async def kind(look: Look) -> Page:
     )
 
 
-async def one(look: Look) -> Page:
+async def one(look: Visitor) -> Page:
     """One entity: in which queues and why it waits there, then all that is known."""
     kind, id = look.needed("kind"), look.needed("id")
     found = await look.operator.entities.why(kind, id)

@@ -7,12 +7,12 @@ from shlex import quote
 
 import msgspec
 
-from mainspring.console.look import PAGE, Look, Page
+from mainspring.console.look import PAGE, Page, Visitor
 from mainspring.errors import InvalidSetting
 from mainspring.operate.history import OUTCOMES, HistoryFilter, HistoryPosition
 
 
-async def found(look: Look) -> Page:
+async def found(look: Visitor) -> Page:
     """A page of them, newest first. There is no total: nobody counts ten million runs to show fifty."""
     outcome = look.text("outcome")
     field = look.text("field")
@@ -47,7 +47,7 @@ def _field(text: str) -> dict[str, object]:
         return {name: value}
 
 
-def _before(look: Look) -> HistoryPosition | None:
+def _before(look: Visitor) -> HistoryPosition | None:
     at, run = look.text("at"), look.number("run")
     if at is None or run is None:
         return None

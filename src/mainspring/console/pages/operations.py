@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from mainspring.console.look import PAGE, Crumb, Look, Page
+from mainspring.console.look import PAGE, Crumb, Page, Visitor
 from mainspring.errors import InvalidSetting
 
 
-async def found(look: Look) -> Page:
+async def found(look: Visitor) -> Page:
     """Newest first."""
     operations = await look.operator.operations(before=look.number("before"), limit=PAGE)
     values = {"operations": operations, "most": PAGE}
     return Page("operations.html", "Operations", values, command="mainspring operations list")
 
 
-async def one(look: Look) -> Page:
+async def one(look: Visitor) -> Page:
     """One, as it stands."""
     id = look.number("id")
     if id is None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from mainspring.console.draw import link
 from mainspring.console.live import glance
-from mainspring.console.look import Look, Page
-from mainspring.console.snapshot import Sight
+from mainspring.console.look import Page, Visitor
+from mainspring.console.snapshot import Glance
 from mainspring.console.words import ago, first_line, number, span
 from mainspring.phrases import counted
 
@@ -17,7 +17,7 @@ LATE_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class Matter:
     """Something that stands still until a person comes: what it is, what is known, where to go."""
 
     state: str
@@ -27,7 +27,7 @@ class Need:
     button: str
 
 
-async def page(look: Look) -> Page:
+async def page(look: Visitor) -> Page:
     """The first screen. Drawn from the snapshot alone."""
     sight = await look.sight()
     queues = sorted(
@@ -48,12 +48,12 @@ async def page(look: Look) -> Page:
     return Page("overview.html", "Overview", values, command="mainspring status", live="glance")
 
 
-def needs(sight: Sight) -> list[Need]:
+def needs(sight: Glance) -> list[Matter]:
     """What a person has to look at, the worst first."""
-    found: list[Need] = []
+    found: list[Matter] = []
     for group in sorted(sight.parked, key=lambda group: -group.count):
         found.append(
-            Need(
+            Matter(
                 "parked",
                 f"{counted(group.count, 'visit')} of {group.queue} parked: {group.error_type}",
                 f"{first_line(group.example, 120)}; last {ago(group.last_at, sight.at)}",
@@ -63,7 +63,7 @@ def needs(sight: Sight) -> list[Need]:
         )
     for queue in sight.status.unserved:
         found.append(
-            Need(
+            Matter(
                 "unserved",
                 f"{queue.waits} in {queue.name}, which no worker knows",
                 "A task was renamed or removed, or its worker is not running.",
@@ -73,13 +73,13 @@ def needs(sight: Sight) -> list[Need]:
         )
     for away, finders in sight.status.away:
         found.append(
-            Need(
+            Matter(
                 "late", away.text, f"So {counted(finders, 'worker')} found.", "/workers", "Workers"
             )
         )
     for task in sight.missed:
         found.append(
-            Need(
+            Matter(
                 "late",
                 f"{task.task} had no success within the time that is expected",
                 f"Since {ago(task.missed_at, sight.at)}.",
@@ -89,11 +89,13 @@ def needs(sight: Sight) -> list[Need]:
         )
     for finding in sight.findings:
         if finding.level == "bad":
-            found.append(Need("bad", first_line(finding.text), finding.remedy, "/doctor", "Doctor"))
+            found.append(
+                Matter("bad", first_line(finding.text), finding.remedy, "/doctor", "Doctor")
+            )
     for operation in sight.operations:
         if operation.state in ("failed", "parked"):
             found.append(
-                Need(
+                Matter(
                     "failed",
                     f"operation {operation.id} ({operation.kind}) is {operation.state}",
                     first_line(operation.error),
@@ -104,7 +106,7 @@ def needs(sight: Sight) -> list[Need]:
     for queue in sight.status.queues:
         if queue.paused_at is not None and queue.waiting:
             found.append(
-                Need(
+                Matter(
                     "paused",
                     f"{queue.name} is paused; {queue.waits}",
                     f"Paused {ago(queue.paused_at, sight.at)}.",
@@ -114,7 +116,7 @@ def needs(sight: Sight) -> list[Need]:
             )
         elif queue.lag_seconds > LATE_SECONDS and queue.workers:
             found.append(
-                Need(
+                Matter(
                     "late",
                     f"{queue.name} is {span(queue.lag_seconds)} late; {queue.waits}",
                     "Its oldest visit has been due for so long.",

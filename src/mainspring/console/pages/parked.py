@@ -5,19 +5,19 @@ from __future__ import annotations
 from datetime import datetime
 from shlex import quote
 
-from mainspring.console.look import PAGE, Crumb, Look, Page
+from mainspring.console.look import PAGE, Crumb, Page, Visitor
 from mainspring.errors import InvalidSetting
 from mainspring.operate.parked import ParkedFilter, ParkedPosition
 
 
-async def groups(look: Look) -> Page:
+async def groups(look: Visitor) -> Page:
     """All groups, the largest first. Drawn from the snapshot alone."""
     sight = await look.sight()
     values = {"groups": sorted(sight.parked, key=lambda group: -group.count)}
     return Page("parked.html", "Parked", values, command="mainspring parked groups", live="glance")
 
 
-async def members(look: Look) -> Page:
+async def members(look: Visitor) -> Page:
     """Those of a group or a filter, newest first, page by page."""
     wanted = ParkedFilter(
         queue=look.text("queue"),
@@ -36,7 +36,7 @@ async def members(look: Look) -> Page:
     return Page("parked_group.html", title, values, (Crumb("Parked", "/parked"),), command=command)
 
 
-def _before(look: Look) -> ParkedPosition | None:
+def _before(look: Visitor) -> ParkedPosition | None:
     at, queue, key = look.text("at"), look.text("bq"), look.text("bk")
     if at is None:
         return None

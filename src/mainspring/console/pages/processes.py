@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from shlex import quote
 
-from mainspring.console.look import PAGE, Crumb, Look, Page
+from mainspring.console.look import PAGE, Crumb, Page, Visitor
 from mainspring.errors import InvalidSetting
 from mainspring.processes.operate.graph import tree
 from mainspring.processes.operate.search import ProcessFilter
@@ -13,7 +13,7 @@ from mainspring.processes.operate.search import ProcessFilter
 STATES = ("open", "done", "failed", "cancelled")
 
 
-async def found(look: Look) -> Page:
+async def found(look: Visitor) -> Page:
     """A page of them, newest first."""
     wanted = ProcessFilter(
         type=look.text("type"),
@@ -36,7 +36,7 @@ async def found(look: Look) -> Page:
     return Page("processes.html", "Processes", values, command="mainspring processes list")
 
 
-async def one(look: Look) -> Page:
+async def one(look: Visitor) -> Page:
     """One: why it does not go on, its tasks and who waits for whom."""
     id = look.needed("id")
     process = await look.operator.processes.find(id)
@@ -48,7 +48,7 @@ async def one(look: Look) -> Page:
     return Page("process.html", title, values, (Crumb("Processes", "/processes"),), command)
 
 
-def _before(look: Look) -> tuple[datetime, str] | None:
+def _before(look: Visitor) -> tuple[datetime, str] | None:
     at, id = look.text("at"), look.text("before")
     if at is None or id is None:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainspring.console.look import Crumb, Look, Page
+from mainspring.console.look import Crumb, Page, Visitor
 from mainspring.errors import NotFound
 from mainspring.kernel.settings import OWN
 from mainspring.operate.queues import SET_BY_OPERATORS
@@ -10,7 +10,7 @@ from mainspring.operate.queues import SET_BY_OPERATORS
 NEXT = 20
 
 
-async def all_queues(look: Look) -> Page:
+async def all_queues(look: Visitor) -> Page:
     """Every queue; those of the engine itself only on demand. Drawn from the snapshot alone."""
     sight = await look.sight()
     own = look.text("own") is not None
@@ -25,7 +25,7 @@ async def all_queues(look: Look) -> Page:
     return Page("queues.html", "Queues", values, command="mainspring queues list", live="glance")
 
 
-async def one(look: Look) -> Page:
+async def one(look: Visitor) -> Page:
     """A queue: why its first visit waits, its limits, what comes next, what ended last."""
     name = look.needed("name")
     found = await look.operator.queues(name=name)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from shlex import quote
 
-from mainspring.console.look import PAGE, Crumb, Look, Page
+from mainspring.console.look import PAGE, Crumb, Page, Visitor
 from mainspring.reactive.decide.explain import lines_of
 from mainspring.reactive.operate.why import why as why_reactive
 
 
-async def tasks(look: Look) -> Page:
+async def tasks(look: Visitor) -> Page:
     """By name, page by page."""
     found = await look.app.reactive.tasks(after=look.text("after") or "", limit=PAGE)
     values = {"tasks": found, "load": await look.app.reactive.load(), "most": PAGE}
     return Page("reactive.html", "Reactive tasks", values, command="mainspring reactive list")
 
 
-async def one(look: Look) -> Page:
+async def one(look: Visitor) -> Page:
     """One: its trigger with values and verdicts, and the next fact that would change it."""
     task = look.needed("task")
     told = await why_reactive(look.app.reactive, task)
@@ -27,7 +27,7 @@ async def one(look: Look) -> Page:
     return Page("reactive_task.html", task, values, crumbs, f"mainspring why {quote(task)}")
 
 
-async def params(look: Look) -> Page:
+async def params(look: Visitor) -> Page:
     """By name, page by page."""
     found = await look.app.reactive.params(after=look.text("after") or "", limit=PAGE)
     return Page(
@@ -38,7 +38,7 @@ async def params(look: Look) -> Page:
     )
 
 
-async def param(look: Look) -> Page:
+async def param(look: Visitor) -> Page:
     """One: its value, what was set by whom, and who has seen more than it has now."""
     name = look.needed("name")
     (state,) = await look.app.reactive.params(name=name)

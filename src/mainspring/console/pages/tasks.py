@@ -5,14 +5,14 @@ from __future__ import annotations
 from shlex import quote
 
 from mainspring.console.draw import link
-from mainspring.console.look import PAGE, Crumb, Look, Moved, Page
+from mainspring.console.look import PAGE, Crumb, Moved, Page, Visitor
 from mainspring.errors import MainspringError, NotFound
 from mainspring.operate.history import HistoryFilter
 
 STATES = ("waiting", "scheduled", "running")
 
 
-async def found(look: Look) -> Page:
+async def found(look: Visitor) -> Page:
     """The next ones of all queues or of one; or those of a key."""
     queue, state, key = look.text("queue"), look.text("state"), look.text("key")
     if key is not None:
@@ -31,7 +31,7 @@ async def found(look: Look) -> Page:
     return Page("tasks.html", "Tasks", values, command=command)
 
 
-async def one(look: Look) -> Page:
+async def one(look: Visitor) -> Page:
     """A task: why first, then what is known, what it was given, and its runs."""
     queue, key, group = look.needed("queue"), look.needed("key"), look.text("group")
     why = await look.operator.why(queue, key, group=group)
@@ -47,7 +47,7 @@ async def one(look: Look) -> Page:
     )
 
 
-async def jump(look: Look) -> Page:
+async def jump(look: Visitor) -> Page:
     """Whatever has this name: a queue, a task's id or key, a process, a kind, a reactive task, a param."""
     text = look.needed("q")
     operator = look.operator

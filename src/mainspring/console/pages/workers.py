@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mainspring.console.look import Look, Page
+from mainspring.console.look import Page, Visitor
 
 
-async def page(look: Look) -> Page:
+async def page(look: Visitor) -> Page:
     """Drawn from the snapshot alone."""
     sight = await look.sight()
     values = {"status": sight.status}
