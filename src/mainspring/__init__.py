@@ -36,6 +36,7 @@ from mainspring.errors import (
     NotDone,
     OutcomeUnknown,
     ResultTimeout,
+    RetryAfter,
     TaskFailed,
 )
 from mainspring.lazily import on_demand
@@ -95,6 +96,7 @@ __all__ = [
     "Promise",
     "ReactiveRun",
     "ResultTimeout",
+    "RetryAfter",
     "RetryPolicy",
     "Saved",
     "Signal",

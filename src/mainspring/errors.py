@@ -7,6 +7,7 @@ and `code` is stable: it is what an API or a log filter may rely on.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime, timedelta
 
 from mainspring.phrases import nearest
 
@@ -176,6 +177,46 @@ class Fenced(MainspringError, code="fenced"):
 
     Raised by `ctx.transaction()`, which has rolled everything back.
     """
+
+
+class RetryAfter(MainspringError, code="retry_after"):
+    """Raise it in a task that is told to come later: it runs again after so many seconds, or at that time.
+
+    It is no attempt, unless `counts`: nothing is counted, and history has no row of such a run. With
+    `counts` it is a failure with a delay of its own, so the retry policy's `attempts` end it.
+
+        raise RetryAfter(float(response.headers["Retry-After"]), "the API asks for it")
+    """
+
+    MOST = 315_360_000.0  # ten years
+
+    def __init__(
+        self, after: float | timedelta | datetime, reason: str = "", *, counts: bool = False
+    ) -> None:
+        if isinstance(after, datetime) and after.tzinfo is None:
+            raise InvalidTime(
+                f"RetryAfter must have a time with a time zone, got {after!r}; use datetime.now(UTC) + ..."
+            )
+        if isinstance(after, timedelta):
+            after = after.total_seconds()
+        if not isinstance(after, datetime) and (
+            isinstance(after, bool)
+            or not isinstance(after, int | float)
+            or not 0 <= after <= self.MOST
+        ):
+            raise InvalidSetting(
+                f"RetryAfter must have 0 to {self.MOST:.0f} seconds, a timedelta or a datetime, "
+                f"got {after!r}"
+            )
+        self.after = after
+        self.counts = counts
+        super().__init__(reason or "asked to come later")
+
+    def seconds(self, now: datetime) -> float:
+        """From that moment on; none if the time has passed."""
+        if isinstance(self.after, datetime):
+            return min(self.MOST, max(0.0, (self.after - now).total_seconds()))
+        return float(self.after)
 
 
 class TaskFailed(MainspringError, code="task_failed"):

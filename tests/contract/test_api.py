@@ -37,6 +37,7 @@ def test_the_names_of_the_package() -> None:
         "Promise",
         "ReactiveRun",
         "ResultTimeout",
+        "RetryAfter",
         "RetryPolicy",
         "Saved",
         "Signal",

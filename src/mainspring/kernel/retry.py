@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
-from mainspring.errors import InvalidSetting
+from mainspring import clock
+from mainspring.errors import InvalidSetting, RetryAfter
 from mainspring.failure_text import describe
-from mainspring.kernel.outcome import Cancelled, Done, Outcome, Parked, Retry
-from mainspring.kernel.visit import Run
+from mainspring.kernel.outcome import Cancelled, Done, Outcome, Parked, Postponed, Retry
+from mainspring.kernel.visit import Run, instant
 
 LONGEST_DELAY = 315_360_000.0  # ten years: what is added to a time must still be one
 STEEPEST = 1000.0
@@ -83,7 +85,9 @@ def judge(policy: RetryPolicy, *, failures: int, error: BaseException) -> Outcom
     )
     if final or failures >= policy.attempts:
         return Parked(error_type=name, error=text)
-    return Retry(after=policy.delay(failures), error_type=name, error=text)
+    asked = error.seconds(datetime.now(UTC)) if isinstance(error, RetryAfter) else None
+    after = policy.delay(failures) if asked is None else asked
+    return Retry(after=after, error_type=name, error=text)
 
 
 def told_to_end(run: Run, outcome: Outcome) -> Outcome:
@@ -102,4 +106,7 @@ def outcome_of_error(run: Run, error: BaseException) -> Outcome | None:
         return CANCELLED
     if run.stopped == "timeout":
         error = TimeoutError(f"ran longer than its timeout of {run.settings.timeout:g} s")
+    if isinstance(error, RetryAfter) and not error.counts:
+        now = instant(run.started + clock.local() - run.began)
+        return Postponed(after=error.seconds(now), error=describe(error)[1])
     return judge(run.settings.retry, failures=run.visit.attempt + 1, error=error)

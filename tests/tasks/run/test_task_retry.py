@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import psycopg
 import pytest
 
-from mainspring import Context, RetryPolicy
+from mainspring import Context, RetryAfter, RetryPolicy
+from mainspring.operate.history import HistoryFilter
 from mainspring.testing import run_until_idle
 
 ONCE = RetryPolicy(attempts=1)
@@ -321,3 +323,60 @@ class TestTimeouts:
         await run_until_idle(app, concurrency=3)
 
         assert [await h.result(timeout=1) for h in handles] == list(range(20))
+
+
+async def test_a_task_that_is_told_to_come_later_is_no_failure(app, clock) -> None:
+    """T13: Retry-After from a handler: due again then, and nothing is counted."""
+    attempts: list[int] = []
+
+    @app.task(retry=RetryPolicy(attempts=1))
+    async def call_api(ctx: Context) -> str:
+        attempts.append(ctx.attempt)
+        if len(attempts) < 4:
+            after = (3600, timedelta(hours=1), datetime.now(UTC) + timedelta(hours=12))
+            raise RetryAfter(after[len(attempts) - 1], "the API asks for it")
+        return "answered"
+
+    handle = await call_api.enqueue()
+    await run_until_idle(app)
+    assert (await app.operator.find(handle.key))[0].state == "scheduled"
+    for _ in range(3):
+        await clock.advance(timedelta(hours=13))
+        await run_until_idle(app)
+
+    assert attempts == [1, 1, 1, 1]
+    assert await handle.result(timeout=5) == "answered"
+    past = await app.operator.history(HistoryFilter(key=handle.key))
+    assert [run.outcome for run in past] == ["done"]
+
+
+async def test_what_counts_ends_by_the_policy(app, clock) -> None:
+    @app.task(retry=RetryPolicy(attempts=2))
+    async def call_api() -> None:
+        raise RetryAfter(3600, "still busy", counts=True)
+
+    handle = await call_api.enqueue()
+    await run_until_idle(app)
+    assert await handle.status() == "scheduled"
+    await clock.advance(3601)
+    await run_until_idle(app)
+
+    assert await handle.status() == "parked"
+    past = await app.operator.history(HistoryFilter(key=handle.key))
+    assert [run.outcome for run in past] == ["parked", "retry"]
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (-1, "must have 0 to 315360000 seconds, a timedelta or a datetime, got -1"),
+        ("30", "got '30'"),
+        (True, "got True"),
+        (float("nan"), "got nan"),
+        (datetime(2030, 1, 1), "a time with a time zone"),
+    ],
+    ids=str,
+)
+def test_what_is_no_time_is_refused(given: Any, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        RetryAfter(given)
