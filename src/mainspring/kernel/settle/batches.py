@@ -287,13 +287,16 @@ def lock_steps(runs: Sequence[Run]) -> Steps[list[str]]:
     """The same as steps."""
     locked = yield from rows(SQL["lock_visits"], LockedVisit, **lock_values(runs))
     answers = {n - 1: answer for n, answer in locked}
-    if len(answers) < len(runs):
-        found = yield from rows(SQL["find_visits"], FoundVisit, **find_values(runs))
-        there = {(visit.queue, visit.key) for visit in found}
-        for n, run in enumerate(runs):
-            is_there = (run.visit.queue, run.visit.key) in there
-            answers.setdefault(n, "locked" if is_there else "gone")
-    return [answers[n] for n in range(len(runs))]
+    others = [run for n, run in enumerate(runs) if n not in answers]
+    rest = iter((yield from not_had(others)) if others else ())
+    return [answers[n] if n in answers else next(rest) for n in range(len(runs))]
+
+
+def not_had(runs: Sequence[Run]) -> Steps[list[str]]:
+    """Of runs whose visits could not be locked: 'locked' by somebody, or 'gone'."""
+    found = yield from rows(SQL["find_visits"], FoundVisit, **find_values(runs))
+    there = {(visit.queue, visit.key) for visit in found}
+    return ["locked" if (run.visit.queue, run.visit.key) in there else "gone" for run in runs]
 
 
 def lock_values(runs: Sequence[Run]) -> dict[str, object]:

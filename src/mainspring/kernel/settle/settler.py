@@ -15,9 +15,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager
 from operator import attrgetter
-from typing import Protocol
 
 import asyncpg
 
@@ -25,6 +23,7 @@ from mainspring import crash_points
 from mainspring.db.connect.outage import is_transient
 from mainspring.db.database import Connection
 from mainspring.db.reconnecting import for_ever
+from mainspring.db.shared import SharedLine
 from mainspring.kernel.outcome import Outcome, Writer
 from mainspring.kernel.owned import Owned
 from mainspring.kernel.settle.batches import (
@@ -32,7 +31,6 @@ from mainspring.kernel.settle.batches import (
     SETTLED,
     BatchKind,
     DoneAnswer,
-    FoundVisit,
     SettleAnswer,
     by_kind,
     done_in_order,
@@ -42,6 +40,7 @@ from mainspring.kernel.settle.batches import (
     in_order,
     is_plain,
     kind_of,
+    not_had,
     settle_values,
 )
 from mainspring.kernel.statements import SQL
@@ -56,28 +55,16 @@ _lock_order = attrgetter("visit.shard", "visit.key", "visit.queue")
 _OURS = ("0A000", "42501", "42P01", "23505")
 
 
-class Settled(Protocol):
-    """Told of every run that the database has answered for, with the answer that they have in common."""
-
-    def __call__(self, runs: Sequence[Run], answer: str) -> None: ...
-
-
-class SettleLine(Protocol):
-    """Where a connection is had for one batch after the other."""
-
-    def use(self) -> AbstractAsyncContextManager[Connection]: ...
-
-
 class Settler:
     """Results wait here until they are written."""
 
     def __init__(
         self,
-        lines: Sequence[SettleLine],
+        lines: Sequence[SharedLine],
         owned: Owned,
         *,
         page: int,
-        settled: Settled,
+        settled: Callable[[Sequence[Run], str], None],
         failed: Callable[[Run, Exception], Outcome],
         wrote: Callable[[], None] = lambda: None,
         tuning: Tuning = DEFAULT,
@@ -86,7 +73,7 @@ class Settler:
         self._tuning = tuning
         self._sender = Sender(owned, tuning)
         self._page = page
-        self._settled = settled
+        self._settled = settled  # told of all runs that have the same answer
         self._failed = failed
         self._wrote = wrote  # told after each batch
         self._waiting: dict[BatchKind, deque[Run]] = {}  # whose turn is next comes first
@@ -126,7 +113,7 @@ class Settler:
             *(self._serve(line, self._plenty) for line in others),
         ]
 
-    async def _serve(self, line: SettleLine, news: asyncio.Event, least: int | None = None) -> None:
+    async def _serve(self, line: SharedLine, news: asyncio.Event, least: int | None = None) -> None:
         async def serve() -> None:
             await news.wait()
             # First: who waits for a connection must not have a batch that another could settle.
@@ -280,11 +267,8 @@ class Sender:
             settled = await self._settle(connection, free) if free else []
             answers = {run.token: answer for run, answer in zip(free, settled, strict=True)}
             others = [run for run in batch if run.token not in answers]
-            found = await connection.rows(SQL["find_visits"], FoundVisit, **find_values(others))
-        there = {(visit.queue, visit.key) for visit in found}
-        for run in others:
-            is_there = (run.visit.queue, run.visit.key) in there
-            answers[run.token] = "locked" if is_there else "gone"
+            rest = await connection.follow(not_had(others))
+            answers |= {run.token: answer for run, answer in zip(others, rest, strict=True)}
         return [answers[run.token] for run in batch]
 
     async def _send_with_writes(
