@@ -63,7 +63,7 @@ COMMANDS = {
     "tokens": CommandPlace(
         "tokens", "group", "Tokens of those who call the server: made, listed, revoked."
     ),
-    "audit": CommandPlace("audit", "audit", "What operators ordered: who, when, to what."),
+    "audit": CommandPlace("audit", "audit", "What operators ordered, newest first."),
     "rights": CommandPlace("rights", "group", "Print the SQL that grants a role its rights."),
 }
 
