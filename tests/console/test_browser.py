@@ -59,7 +59,7 @@ async def test_the_link_of_the_start_logs_in_once_and_a_token_for_ever(
         await page.get_by_label("Token").fill(server.token)
         await page.get_by_role("button", name="Log in").click()
         await page.get_by_role("heading", name="Overview").wait_for()
-    async with browsing(script=False) as page:
+    async with browsing(script=False, expected="401") as page:  # it may name the refused page
         answer = await page.goto(server.link)
         assert answer is not None
         assert answer.status == 401

@@ -21,7 +21,6 @@ from mainspring.processes.operate import graph
 from mainspring.processes.operate.bulk import LOW_PRIORITY, TaskFilter
 from mainspring.processes.operate.graph import find_task
 from mainspring.processes.operate.search import FoundProcess, ProcessFilter, Template
-from mainspring.processes.structural.change import Answer
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
@@ -273,19 +272,22 @@ def restart(
     fresh_signals: Annotated[
         bool, typer.Option("--fresh-signals", help="Ask for the signals again.")
     ] = False,
+    dry_run: options.DryRun = False,
     url: options.Url = None,
     app: options.App = None,
 ) -> None:
     """Redo a process from scratch, or what one task made and what depends on it."""
 
-    async def order(operator: Operator) -> Answer:
-        start = None
+    async def order(operator: Operator) -> str:
+        processes, start = operator.processes, None
         if task is not None:
-            start = find_task(await operator.processes.graph(id), task)
-        return await operator.processes.restart(id, start, fresh_signals=fresh_signals)
+            start = find_task(await processes.graph(id), task)
+        if dry_run:
+            return str(await processes.preview_restart(id, start))
+        answer = await processes.restart(id, start, fresh_signals=fresh_signals)
+        return f"restarted: {answer.tasks} tasks, {answer.stopped} runs told to stop"
 
-    answer = ask(order, url, app)
-    show.say(f"restarted: {answer.tasks} tasks, {answer.stopped} runs told to stop")
+    show.say(ask(order, url, app))
 
 
 @group.command("restart-tasks")

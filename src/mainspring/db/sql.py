@@ -65,7 +65,11 @@ class Composed(Statement):
 
 def load(package: str) -> dict[str, Statement]:
     """All statements of a package and of its rooms (their folders `sql`), by file name."""
-    return {statement.name: statement for statement in _found(files(package))}
+    found: dict[str, Statement] = {}
+    for statement in _found(files(package)):
+        assert statement.name not in found, f"{package} has two statements {statement.name}"
+        found[statement.name] = statement
+    return found
 
 
 def _found(folder: Traversable) -> Iterator[Statement]:

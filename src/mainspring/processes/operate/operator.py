@@ -44,7 +44,7 @@ from mainspring.processes.structural.cancel import Cancelling
 from mainspring.processes.structural.change import Answer, closing, refuse
 from mainspring.processes.structural.parked import Resolving
 from mainspring.processes.structural.request import ProcessRestart
-from mainspring.processes.structural.restart import Restarting
+from mainspring.processes.structural.restart import Restarting, RestartPreview
 from mainspring.tasks.declare.promise import Failure
 
 P = ParamSpec("P")
@@ -149,6 +149,17 @@ class ProcessOperator:
         order = ProcessRestart.starting(task, fresh_signals=fresh_signals)
         change = Restarting(process.id, (await self._host.database()).shard_count)
         return await self._alone("restart", process.id, change.restart(order), {"from": task})
+
+    async def preview_restart(self, id: str, task: str | None = None) -> RestartPreview:
+        """What `restart` would redo, stop and keep, as things are now. Nothing is written."""
+        process = await self.find(id)
+        change = Restarting(process.id, (await self._host.database()).shard_count)
+        order = ProcessRestart.starting(task)
+
+        async def look(connection: Connection) -> RestartPreview:
+            return await connection.follow(change.preview(order))
+
+        return await self._ask(look)
 
     async def restart_tasks(
         self,

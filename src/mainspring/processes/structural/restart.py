@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 
-from mainspring.db.sql import Steps, rows, run
+from mainspring.db.sql import Steps, first, rows, run
+from mainspring.errors import NotFound
 from mainspring.kernel import new_id
+from mainspring.phrases import counted
 from mainspring.processes.commit.change import FIRST_OF
 from mainspring.processes.commit.task_input import DEADLINE_AFTER, decode_options
 from mainspring.processes.commit.visits import insert_steps
@@ -16,7 +19,7 @@ from mainspring.processes.statements import SQL
 from mainspring.processes.structural.change import Answer, Locked, Structural, visit_of
 from mainspring.processes.structural.compensation import Scopes, around
 from mainspring.processes.structural.cone import TaskGraph
-from mainspring.processes.structural.request import ProcessRestart
+from mainspring.processes.structural.request import ProcessEngine, ProcessRestart
 
 ENDED = ("done", "parked")  # from which a restart may begin
 FROM_SCRATCH = "the process was cancelled: restart it from scratch"
@@ -30,8 +33,65 @@ NOT_WHILE_UNDOING = (
 UNDONE = ("failed", "undoing")  # scopes whose end has undone what was done in them, or will
 
 
+class RestartPlan(NamedTuple):
+    """What a restart does to the tasks of a process; with `why`: why it cannot be, and nothing is done."""
+
+    starts: Sequence[str] = ()
+    cone: frozenset[str] = frozenset()
+    superseded: frozenset[str] = frozenset()  # of the cone: made anew, if at all
+    reset: Sequence[str] = ()  # of the cone: redone
+    why: str | None = None
+    missing: bool = False  # the task that was named is not there
+
+
+class RestartPreview(msgspec.Struct, frozen=True):
+    """What a restart would do now. Nothing is written. Tasks are named by their ids."""
+
+    redone: list[str]
+    superseded: list[str]  # made by what is redone: those never were, and may be made anew
+    stopped: list[str]  # of these: have not ended, and are called off
+    kept: int  # tasks that keep what they came to
+    children: int  # open child processes that are cancelled
+    why: str = ""  # why it cannot be
+
+    def __str__(self) -> str:
+        if self.why:
+            return f"cannot be restarted from there: {self.why}"
+        return (
+            f"would redo {counted(len(self.redone), 'task')} and drop {len(self.superseded)} that these"
+            f" made; {len(self.stopped)} of them have not ended and would be stopped; open child "
+            f"processes that would be cancelled: {self.children}; kept: {self.kept}. Nothing is written"
+        )
+
+
 class Restarting(Structural):
     """The restart of one process."""
+
+    def preview(self, order: ProcessRestart) -> Steps[RestartPreview]:
+        """What `restart` would do. Locks nothing, so it may be another thing a moment later."""
+        process = yield from first(SQL["view_process"], Locked, id=self.process_id)
+        if process is None:
+            raise NotFound(f"there is no process {self.process_id}")
+        graph = yield from self.read()
+        plan = planned(process, graph, (yield from self.read_scopes()), order)
+        if plan.why is not None:
+            if plan.missing:
+                raise NotFound(plan.why)
+            return RestartPreview([], [], [], len(graph.nodes), 0, plan.why)
+        children = yield from rows(
+            SQL["find_children"],
+            ProcessEngine,
+            process_id=self.process_id,
+            tasks=sorted(plan.cone),
+        )
+        live = {node.id for node in graph.live()}
+        return RestartPreview(
+            list(plan.reset),
+            sorted(plan.superseded),
+            sorted(live & plan.cone),
+            len(graph.nodes) - len(plan.cone),
+            len(children),
+        )
 
     def restart(self, order: ProcessRestart) -> Steps[Answer]:
         """Redo a task (or those of an actor that have ended), what it made and what depends on it;
@@ -40,37 +100,14 @@ class Restarting(Structural):
         Other branches keep their results. A run of what is redone is refused by its token.
         """
         locked = yield from self.lock()
-        if locked.state == "open" and locked.cancelling:
-            yield from self.unlock()
-            return Answer(False, why=NOT_WHILE_CANCELLING)
         graph = yield from self.read()
-        if (actor := order.actor) is not None:
-            starts = [n.id for n in graph.nodes.values() if n.actor == actor and n.state in ENDED]
-        else:
-            starts = [order.task or locked.root]
-        scopes = yield from self.read_scopes()
-        refused = (
-            _refusal(locked, graph, start, force=order.force or start == locked.root)
-            for start in starts
-        )
-        why = next(filter(None, refused), None)
-        if not starts:
-            why = f"process {locked.id} has no task of {actor!r} that has ended: nothing to redo"
-        cone = graph.cone(starts) if why is None else set()
-        why = why or _undone_in_race(graph, scopes, cone)
-        if any(n.id in cone and decode_options(n.options).shielded for n in graph.live()):
-            why = why or NOT_WHILE_UNDOING
-        superseded = graph.superseded(cone, starts)
-        reset = sorted(cone - superseded)
-        first = [start for start in starts if start in cone]
-        why = why or _undone_before(graph, scopes, cone, [*first, *reset])
-        if (lost := graph.lost_input(reset)) is not None:
-            why = why or f"the input {lost[1]} of task {lost[0]} is gone: restart from scratch"
-        if why is not None:
+        plan = planned(locked, graph, (yield from self.read_scopes()), order)
+        if plan.why is not None:
             yield from self.unlock()
-            return Answer(False, why=why, missing=not any(id in graph.nodes for id in starts))
+            return Answer(False, why=plan.why, missing=plan.missing)
+        cone, superseded, reset = plan.cone, plan.superseded, plan.reset
         stopped = yield from self._drop(sorted(cone), graph)
-        reopened = {graph.nodes[id].promise for id in cone} | cone
+        reopened = {graph.nodes[id].promise for id in cone} | set(cone)
         process_id, redone = self.process_id, sorted(cone)
         if superseded:
             yield from run(SQL["supersede_tasks"], process_id=process_id, tasks=sorted(superseded))
@@ -86,7 +123,7 @@ class Restarting(Structural):
         root = graph.nodes[locked.root]
         root_closed = root.outcome is not None and locked.root not in reopened
         yield from self.unlock(
-            "open", root_closed=root_closed, generations=1 if locked.root in starts else 0
+            "open", root_closed=root_closed, generations=1 if locked.root in plan.starts else 0
         )
         offers = [self._engine_visit("look", self.process_id)]
         if freed:
@@ -132,6 +169,37 @@ class Restarting(Structural):
                 if v.deadline_at is not None
             ]
         )
+
+
+def planned(
+    process: Locked, graph: TaskGraph, scopes: Scopes, order: ProcessRestart
+) -> RestartPlan:
+    """What is redone, and why it cannot be. Pure: the restart and its preview share it."""
+    if process.state == "open" and process.cancelling:
+        return RestartPlan(why=NOT_WHILE_CANCELLING)
+    if (actor := order.actor) is not None:
+        starts = [n.id for n in graph.nodes.values() if n.actor == actor and n.state in ENDED]
+    else:
+        starts = [order.task or process.root]
+    refused = (
+        _refusal(process, graph, start, force=order.force or start == process.root)
+        for start in starts
+    )
+    why = next(filter(None, refused), None)
+    if not starts:
+        why = f"process {process.id} has no task of {actor!r} that has ended: nothing to redo"
+    if why is not None:
+        return RestartPlan(why=why, missing=not any(id in graph.nodes for id in starts))
+    cone = graph.cone(starts)
+    superseded = graph.superseded(cone, starts)
+    reset = sorted(cone - superseded)
+    why = _undone_in_race(graph, scopes, cone)
+    if any(n.id in cone and decode_options(n.options).shielded for n in graph.live()):
+        why = why or NOT_WHILE_UNDOING
+    why = why or _undone_before(graph, scopes, cone, [*starts, *reset])
+    if (lost := graph.lost_input(reset)) is not None:
+        why = why or f"the input {lost[1]} of task {lost[0]} is gone: restart from scratch"
+    return RestartPlan(starts, frozenset(cone), frozenset(superseded), reset, why)
 
 
 def _refusal(locked: Locked, graph: TaskGraph, start: str, *, force: bool) -> str | None:
