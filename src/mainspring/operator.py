@@ -370,17 +370,29 @@ class Operator:
                 f"says where it stands, mainspring history --name {name} what it ran"
             )
 
-    async def pause(self, queue: str) -> None:
-        """Start nothing of a queue until it is resumed."""
-        await self._order("queues.pause", queue, queues.pause_queue, queue)
+    async def pause(
+        self, queue: str, *, reason: str | None = None, until: datetime | None = None
+    ) -> None:
+        """Start nothing of a queue until it is resumed, or until a time. `status` and `why` tell both.
+
+        Example: `await app.operator.pause("charge", reason="the bank is away", until=tomorrow)`
+        """
+        pause = queues.pause_queue
+        await self._order("queues.pause", queue, pause, queue, reason=reason, until=until)
 
     async def resume(self, queue: str) -> None:
         """Undo a pause."""
         await self._order("queues.resume", queue, queues.resume_queue, queue)
 
-    async def pause_all(self) -> list[str]:
-        """Start nothing at all until it is resumed; returns the queues that were paused before."""
-        found = await self._order("queues.pause", "*", queues.pause_queues, paused=True)
+    async def pause_all(
+        self, *, reason: str | None = None, until: datetime | None = None
+    ) -> list[str]:
+        """Start nothing at all until it is resumed, or until a time; returns the queues that were paused
+        before, and stay so as they were."""
+        pause = queues.pause_queues
+        found = await self._order(
+            "queues.pause", "*", pause, paused=True, reason=reason, until=until
+        )
         return [name for name, before in found.items() if before]
 
     async def resume_all(self, *, keep: Iterable[str] = ()) -> None:

@@ -220,6 +220,20 @@ def test_the_first_attempt_is_1_wherever_it_is_shown(on, busy):
     assert past == {"waiting": 1, "failed": 3}
 
 
+def test_a_pause_says_why_and_until_when(on, visits):
+    """T13"""
+    said = on("queues", "pause", QUEUE, "--reason", "the bank is away", "--until", "2h")
+    assert f"queue {QUEUE!r} is paused until 20" in said.out
+    pause = r"since 20.*Z until\s+20.*Z:\s+the\s+bank\s+is\s+away"
+    (shown,) = on("queues", "list", "--json").json()
+    assert shown["pause_reason"] == "the bank is away"
+    visits.offer("a")
+    assert re.search(pause, on("why", QUEUE, "a").out, re.DOTALL)
+    everything = on("queues", "pause", "--all", "--until", "3h")
+    assert "every queue is paused until 20" in everything.out
+    assert f"--keep {QUEUE}" in everything.out
+
+
 def test_a_queue_is_paused_resumed_and_limited(on, visits):
     on("queues", "pause", QUEUE)
     paused = on("queues", "list", "--json").json()[0]["paused_at"]

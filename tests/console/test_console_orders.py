@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import httpx
 from console_plant import SAME_SITE, Visit
 
@@ -103,6 +105,21 @@ async def test_each_order_is_noted_in_the_viewers_name(plant: Mainspring, visit:
     assert noted[-1].reason == "the bank is away"
     (queue,) = await plant.operator.queues(name="greet")
     assert queue.concurrency == 3
+
+
+async def test_a_pause_from_the_console_has_its_reason_and_its_end(
+    plant: Mainspring, visit: Visit
+) -> None:
+    """T13."""
+    async with visit(plant) as client:
+        wrong = await give(client, "queues.pause", queue="greet", minutes="soon")
+        assert "minutes must be 1 to 10080, got" in wrong.text
+        await give(client, "queues.pause", queue="greet", reason="the bank is away", minutes="30")
+        page = await client.get("/queues/one?name=greet")
+        assert re.search(r"Paused since .*Z until .*Z: the bank is away", page.text)
+    (queue,) = await plant.operator.queues(name="greet")
+    assert queue.pause_reason == "the bank is away"
+    assert queue.paused_until
 
 
 async def test_a_mass_order_is_counted_before_it_is_given(plant: Mainspring, visit: Visit) -> None:

@@ -80,7 +80,16 @@ def stages(
         return
     columns = ("queue", "workers", "waiting", "scheduled", "running", "parked", "lag s", "paused")
     rows = (
-        (q.name, q.workers, q.waiting, q.scheduled, q.running, q.parked, q.lag_seconds, q.paused_at)
+        (
+            q.name,
+            q.workers,
+            q.waiting,
+            q.scheduled,
+            q.running,
+            q.parked,
+            q.lag_seconds,
+            q.pause or None,
+        )
         for q in found
     )
     show.print_table(columns, rows, empty=f"kind {kind!r} has no queues yet: start a worker")

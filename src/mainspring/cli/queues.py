@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -13,7 +14,8 @@ from mainspring.cli.target import ask
 from mainspring.errors import InvalidSetting
 from mainspring.kernel.settings import OWN
 from mainspring.operate.queues import QueueLoad
-from mainspring.phrases import counted
+from mainspring.operator import Operator
+from mainspring.phrases import counted, instant
 
 group = typer.Typer(
     cls=CommandGroup, help="Queues: their load, pause and resume, limits.", no_args_is_help=True
@@ -96,7 +98,7 @@ def queue_row(queue: QueueLoad) -> tuple[object, ...]:
         _count(queue, "parked"),
         queue.lag_seconds,
         shown or None,
-        queue.paused_at,
+        queue.pause or None,
     )
 
 
@@ -109,16 +111,24 @@ def _count(queue: QueueLoad, name: str) -> int | str:
 def pause(
     name: OneName = None,
     every: Annotated[bool, typer.Option("--all", help="All queues, the engine's too.")] = False,
+    reason: options.Reason = None,
+    until: options.PauseUntil = None,
     url: options.Url = None,
     app: options.App = None,
 ) -> None:
-    """Start nothing of a queue, or of any, until it is resumed; what runs goes on."""
-    if _one(name, every):
-        ask(lambda operator: operator.pause(str(name)), url, app)
-        show.say(f"queue {name!r} is paused")
-        return
-    before = ask(lambda operator: operator.pause_all(), url, app)
-    show.say("every queue is paused")
+    """Start nothing of a queue, or of any, until it is resumed or until a time; what runs goes on."""
+    one = _one(name, every)
+
+    async def order(operator: Operator) -> tuple[datetime | None, list[str]]:
+        at = await options.later(operator, "until", until)
+        if one:
+            await operator.pause(str(name), reason=reason, until=at)
+            return at, []
+        return at, await operator.pause_all(reason=reason, until=at)
+
+    at, before = ask(order, url, app)
+    end = "" if at is None else f" until {instant(at)}"
+    show.say(f"queue {name!r} is paused{end}" if one else f"every queue is paused{end}")
     if before:
         kept = " ".join(f"--keep {queue}" for queue in before)
         show.say(f"paused before: {', '.join(before)}; to leave them so, resume --all {kept}")

@@ -6,6 +6,7 @@ A mass order is previewed first: the same form with `preview`, which counts and 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.requests import Request
@@ -26,6 +27,9 @@ SAID = {
     "begun": "The operation has begun.",
     "run": "A run was asked for.",
 }
+
+# A pause from the console ends after so long at most: a week.
+MOST_MINUTES = 10_080
 
 
 class Ordered(Moved):
@@ -85,7 +89,13 @@ def _needed(form: Form, name: str) -> str:
 
 
 async def _pause(look: Visitor, form: Form) -> str:
-    await look.operator.pause(_needed(form, "queue"))
+    until, minutes = None, form.get("minutes", "")
+    if minutes:
+        if not (minutes.isascii() and minutes.isdigit()) or not 0 < int(minutes) <= MOST_MINUTES:
+            raise InvalidSetting(f"minutes must be 1 to {MOST_MINUTES}, got {minutes!r}")
+        until = await look.operator.now() + timedelta(minutes=int(minutes))
+    reason = form.get("reason") or None
+    await look.operator.pause(_needed(form, "queue"), reason=reason, until=until)
     return "paused"
 
 

@@ -121,6 +121,7 @@ class Worker:
             watched=watched,
             leave=self._leave_pool,
             end=lambda: self.heart.end(),
+            look_again=lambda: self.heart.poke_beat(),
             layers=layers,
         )
         self.heart = Heart(database, self.owned, self.loop_port, settings, self._declared, watched)

@@ -18,9 +18,11 @@ from typing import Literal
 import msgspec
 
 from mainspring.db.tx import Tx
+from mainspring.failure_text import clean_text
 from mainspring.kernel import check_page, decoded
 from mainspring.operate.statements import SQL
 
+DETAIL_BYTES = 4_000
 Door = Literal["python", "cli", "grpc", "http", "console"]
 
 
@@ -81,6 +83,14 @@ def process_user() -> str:
         return socket.gethostname()
 
 
+def _storable(details: Mapping[str, object]) -> dict[str, object]:
+    """Whatever somebody typed: JSON in the database takes no NUL."""
+    return {
+        name: clean_text(value, DETAIL_BYTES) if isinstance(value, str) else value
+        for name, value in details.items()
+    }
+
+
 async def record_order(
     tx: Tx,
     action: str,
@@ -103,7 +113,7 @@ async def record_order(
         action=action,
         target=target,
         reason=by.reason,
-        details=msgspec.json.encode(details or {}).decode(),
+        details=msgspec.json.encode(_storable(details or {})).decode(),
         result=result,
         operation=operation,
     )

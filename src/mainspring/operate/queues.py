@@ -15,14 +15,16 @@ import msgspec
 from mainspring.db.database import Database
 from mainspring.db.sql import Statement
 from mainspring.db.tx import Tx
-from mainspring.errors import InvalidSetting, NotFound
-from mainspring.kernel import OWN, REMOTE
+from mainspring.errors import InvalidSetting, InvalidTime, NotFound
+from mainspring.failure_text import clean_text
+from mainspring.kernel import OWN, REMOTE, read_now
 from mainspring.operate.statements import SQL
-from mainspring.phrases import counted, nearest
+from mainspring.phrases import counted, instant, nearest
 
 # So many visits are counted when somebody looks, of each state: a glance must not read a million rows.
 COUNT_MOST = 200_000
 QUEUE_LIMITS = ("concurrency", "rate", "group_concurrency", "group_rate")
+REASON_BYTES = 400
 SET_BY_OPERATORS = (*QUEUE_LIMITS, "waiting_max")
 
 
@@ -40,7 +42,9 @@ class QueueLoad:
     searchable: list[str] | None
     waiting_max: int | None
     is_full: bool | None
-    paused_at: datetime | None
+    paused_at: datetime | None  # while the pause is in force
+    paused_until: datetime | None
+    pause_reason: str | None
     known: bool
     workers: int
     waiting: int
@@ -57,6 +61,11 @@ class QueueLoad:
         return f"{getattr(self, name)}{'+' if name in self.capped else ''}"
 
     @property
+    def pause(self) -> str:
+        """Since when it is paused, until when and why, in words; empty if it is not."""
+        return pause_text(self.paused_at, self.paused_until, self.pause_reason)
+
+    @property
     def waits(self) -> str:
         """How many visits wait, in words."""
         least = "at least " if {"waiting", "scheduled"} & set(self.capped) else ""
@@ -66,6 +75,14 @@ class QueueLoad:
     def unserved(self) -> bool:
         """Visits wait here and no living worker knows the queue: a task was renamed or removed."""
         return self.workers == 0 and self.kind != REMOTE and self.waiting + self.scheduled > 0
+
+
+def pause_text(since: datetime | None, until: datetime | None, reason: str | None) -> str:
+    """A pause in words; empty if there is none."""
+    if since is None:
+        return ""
+    end = "" if until is None else f" until {instant(until)}"
+    return f"since {instant(since)}{end}{f': {reason}' if reason else ''}"
 
 
 class ChangedQueue(NamedTuple):
@@ -90,28 +107,69 @@ async def list_queues(
     return await tx.rows(SQL["list_queues"], QueueLoad, name=name, most=most)
 
 
-async def pause_queue(database: Database, tx: Tx, name: str) -> None:
-    """Start nothing of this queue until it is resumed; what runs goes on."""
-    await _order(database, tx, SQL["pause_queue"], name, paused=True)
+async def pause_queue(
+    database: Database,
+    tx: Tx,
+    name: str,
+    *,
+    reason: str | None = None,
+    until: datetime | None = None,
+) -> None:
+    """Start nothing of this queue until it is resumed, or until a time; what runs goes on."""
+    await _check_end(tx, until)
+    values = {"paused": True, "reason": _reason(reason), "until": until}
+    await _order(database, tx, SQL["pause_queue"], name, **values)
 
 
 async def resume_queue(database: Database, tx: Tx, name: str) -> None:
     """Undo a pause."""
-    await _order(database, tx, SQL["pause_queue"], name, paused=False)
+    resume = SQL["pause_queue"]
+    await _order(database, tx, resume, name, paused=False, reason=None, until=None)
 
 
 async def pause_queues(
-    database: Database, tx: Tx, *, paused: bool, keep: Iterable[str] = ()
+    database: Database,
+    tx: Tx,
+    *,
+    paused: bool,
+    keep: Iterable[str] = (),
+    reason: str | None = None,
+    until: datetime | None = None,
 ) -> dict[str, bool]:
     """Pause or resume all queues, the engine's own too, except some; whether each was paused before.
 
-    Of all queues that there are: what a release declares later is not paused by it.
+    Of all queues that there are: what a release declares later is not paused by it. What is paused
+    already keeps its reason and its end.
     """
+    await _check_end(tx, until)
     keep = list(keep)
     for name in keep:
         await check_queue(database, tx, name)
-    queues = await tx.rows(SQL["pause_queues"], PausedQueue, paused=paused, keep=keep)
+    queues = await tx.rows(
+        SQL["pause_queues"],
+        PausedQueue,
+        paused=paused,
+        keep=keep,
+        reason=_reason(reason),
+        until=until,
+    )
     return {queue.name: queue.paused_before for queue in queues}
+
+
+def _reason(text: str | None) -> str | None:
+    return clean_text(text, REASON_BYTES) if text else None
+
+
+async def _check_end(tx: Tx, until: datetime | None) -> None:
+    if until is None:
+        return
+    if until.tzinfo is None:
+        raise InvalidTime(
+            f"a pause must end at a time with a time zone, got until={until.isoformat()}; use "
+            "datetime.now(UTC) + ..."
+        )
+    if until <= await read_now(tx):
+        raise InvalidSetting(f"a pause must end in the future, got until={until.isoformat()}")
 
 
 async def limit_queue(

@@ -19,7 +19,7 @@ from mainspring.db.database import Database
 from mainspring.db.tx import Tx
 from mainspring.operate.history import HistoryFilter, PastRun, search_history
 from mainspring.operate.keys import stored_keys, user_key
-from mainspring.operate.queues import list_names, nearest_queue
+from mainspring.operate.queues import list_names, nearest_queue, pause_text
 from mainspring.operate.statements import SQL
 from mainspring.operate.status import read_away
 from mainspring.phrases import counted, instant
@@ -120,6 +120,8 @@ class VisitFacts(NamedTuple):
     pool: str | None
     kind: str | None
     paused_at: datetime | None
+    paused_until: datetime | None
+    pause_reason: str | None
     concurrency: int | None
     rate: float | None
     group_concurrency: int | None
@@ -270,8 +272,10 @@ def _serving(visit: VisitFacts) -> Iterator[Cause]:
         yield Cause("unknown_queue", f"no code has declared queue {visit.queue!r}; it is kept")
         return
     if visit.paused_at is not None:
-        text = f"queue {visit.queue!r} is paused since {instant(visit.paused_at)}"
-        yield Cause("paused", text, {"since": visit.paused_at})
+        pause = pause_text(visit.paused_at, visit.paused_until, visit.pause_reason)
+        until, reason = visit.paused_until, visit.pause_reason
+        stands = {"since": visit.paused_at, "until": until, "reason": reason}
+        yield Cause("paused", f"queue {visit.queue!r} is paused {pause}", stands)
     if visit.kind == "remote":
         ahead = f"; {counted(visit.ahead, 'call', 'is', 'are')} before it" if visit.ahead else ""
         text = f"an actor elsewhere is to pull it{ahead}"

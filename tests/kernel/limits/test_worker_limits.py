@@ -179,14 +179,14 @@ async def test_a_paused_queue_starts_nothing_until_it_is_resumed(
     ring, other = queue(handler=gauge), queue("other", handler=Gauge(seconds=0))
     visits.register(ring, other)
     async with working(database_url, ring, other) as worker:
-        visits.call("pause_queue", name="ring", paused=True)
+        visits.call("pause_queue", name="ring", paused=True, reason=None, until=None)
         await wait_until(lambda: worker.buffer.queues["ring"].paused)
         visits.offer(*keys(5))
         visits.offer(*keys(5), queue="other")
         await wait_until(lambda: left(visits) == 5)
         assert gauge.started == []
 
-        visits.call("pause_queue", name="ring", paused=False)
+        visits.call("pause_queue", name="ring", paused=False, reason=None, until=None)
         await wait_until(lambda: left(visits) == 0)
 
     assert gauge.started == keys(5)
@@ -281,7 +281,7 @@ async def test_a_backlog_that_may_not_start_does_not_starve_another_queue(
         state = worker.buffer.queues["slow"]
         await wait_until(lambda: len(gate.runs) == 1 and state.buffered >= 50)
         if paused:
-            visits.call("pause_queue", name="slow", paused=True)
+            visits.call("pause_queue", name="slow", paused=True, reason=None, until=None)
             await wait_until(lambda: state.paused)
         visits.offer(*keys(400), queue="quick")
 

@@ -146,7 +146,7 @@ async def test_a_drain_looks_again_when_a_run_began_and_ended_while_it_looked(
 
 async def test_a_drain_does_not_wait_for_a_paused_queue(visits: Visits, database_url: str) -> None:
     """T14: nobody would ever run what waits there."""
-    visits.call("pause_queue", name="ring", paused=True)
+    visits.call("pause_queue", name="ring", paused=True, reason=None, until=None)
     visits.offer("a")
 
     async with working(database_url, queue(handler=Gauge())) as worker, asyncio.timeout(3):
@@ -163,7 +163,7 @@ async def test_a_drain_does_not_wait_for_a_queue_that_is_paused_while_it_works(
     visits.offer(*(f"key {n}" for n in range(5)))
     async with working(database_url, queue(handler=gate), concurrency=1) as worker:
         await wait_until(lambda: len(gate.runs) == 1)
-        visits.call("pause_queue", name="ring", paused=True)
+        visits.call("pause_queue", name="ring", paused=True, reason=None, until=None)
         await wait_until(lambda: worker.buffer.queues["ring"].paused)
 
         gate.open.set()

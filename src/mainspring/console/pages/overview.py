@@ -109,7 +109,7 @@ def needs(sight: Glance) -> list[Matter]:
                 Matter(
                     "paused",
                     f"{queue.name} is paused; {queue.waits}",
-                    f"Paused {ago(queue.paused_at, sight.at)}.",
+                    f"Paused {queue.pause}.",
                     link("/queues/one", name=queue.name),
                     "Resume…",
                 )

@@ -145,7 +145,7 @@ def operator(role: str) -> str:
         f"grant select on all tables in schema mainspring to {name};\n"
         f"revoke select on mainspring.secret from {name};\n"
         "grant update (concurrency, rate, group_concurrency, group_rate, waiting_max, is_full, paused_at,"
-        f" changed_at) on mainspring.queue to {name};\n"
+        f" paused_until, pause_reason, changed_at) on mainspring.queue to {name};\n"
         f"grant insert on mainspring.setting_change, mainspring.operation, mainspring.audit to {name};\n"
         f"grant update (state, changed_at, ended_at, error) on mainspring.operation to {name};\n"
         "grant update (changed_at, last_at, created_at, paused_at, paused_until, pause_reason, make_up,"

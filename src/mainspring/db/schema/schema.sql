@@ -1730,6 +1730,8 @@ CREATE TABLE mainspring.queue (
     policy jsonb DEFAULT '{}'::jsonb NOT NULL,
     waiting_max integer,
     is_full boolean DEFAULT false NOT NULL,
+    paused_until timestamp with time zone,
+    pause_reason text,
     CONSTRAINT queue_concurrency_check CHECK ((concurrency >= 0)),
     CONSTRAINT queue_group_concurrency_check CHECK ((group_concurrency >= 0)),
     CONSTRAINT queue_group_rate_check CHECK ((group_rate >= (0)::double precision)),

@@ -7,7 +7,7 @@ with queue as (
   from mainspring.queue q
   where (q.name in (%(kind)s::text, %(kind)s::text || '~') or starts_with(q.name, %(kind)s::text || '/'))
     and (q.name = %(kind)s::text || '~'
-      or q.paused_at is null and exists (select from mainspring.worker w where w.queues @> array[q.name]::text[]))
+      or (q.paused_at is null or q.paused_until <= mainspring.now()) and exists (select from mainspring.worker w where w.queues @> array[q.name]::text[]))
 ),
 level as (
   select q.name, q.crawls, p.priority from queue q cross join generate_series(0, 9) as p(priority)

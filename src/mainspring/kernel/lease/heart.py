@@ -299,6 +299,7 @@ class Heart(threading.Thread):
         self._was_fenced = False
         jump = self._owned.time.seen(now, sent=sent, received=received)
         if abs(jump) > LEASE.jump and self.joined.is_set():
+            self._beat_now = True  # a pause may have ended
             self._loop_port.clock_jumped(jump)
         self._warn_of_short_lease(received - sent)
 

@@ -40,6 +40,7 @@ class QueueRow(NamedTuple):
     group_concurrency: int | None
     group_rate: float | None
     paused: bool
+    resumes_in: float | None  # seconds, as of the read; less than none: it has gone on
     policy: str
 
 
@@ -59,6 +60,7 @@ class LoopPort:
         watched: Mapping[str, QueueState],
         leave: Callable[[], None],
         end: Callable[[], None],
+        look_again: Callable[[], None],
         layers: Sequence[Layer],
     ) -> None:
         self._layers = layers
@@ -70,6 +72,8 @@ class LoopPort:
         self._watched = watched
         self._leave = leave  # the heart gives everything and takes nothing
         self._end = end  # the heart stops beating
+        self._look_again = look_again  # the heart reads the settings anew
+        self._next_look: asyncio.TimerHandle | None = None
         self._looked_at = 0  # the change of shards that the loop has last looked at
         # The change as of which every visit that a dead worker may have run was looked at.
         self._suspects_done_at = -1
@@ -94,6 +98,7 @@ class LoopPort:
     def _apply_settings(self, rows: Sequence[QueueRow]) -> None:
         """Operators' settings as they stand now."""
         now = clock.local()
+        self._look_when([row.resumes_in for row in rows if row.paused])
         for row in rows:
             if (watched := self._watched.get(row.name)) is not None:
                 watched.set_policy(row.policy)
@@ -117,6 +122,16 @@ class LoopPort:
         self._suspects_done_at = self._looked_at if done else -1
         self.reader.wake()
         self.runner.fill()
+
+    def _look_when(self, times: Sequence[float | None]) -> None:
+        """Read the settings again when the first of the pauses ends, so many seconds from now."""
+        if self._next_look is not None:
+            self._next_look.cancel()
+            self._next_look = None
+        ends = [seconds for seconds in times if seconds is not None]
+        if ends:
+            rest = max(LEASE.least_sleep, min(ends))
+            self._next_look = self.loop.call_later(rest, self._look_again)
 
     def turns_known(self, turns_of: Mapping[str, Collection[str]]) -> None:
         self._turns_of = turns_of

@@ -11,7 +11,7 @@ select exists (
       and v.pass is null and v.parked_at is null
     limit 1
   ) due
-  where q.name = any(%(queues)s::text[]) and q.paused_at is null
+  where q.name = any(%(queues)s::text[]) and (q.paused_at is null or q.paused_until <= mainspring.now())
 ) or exists (
   select from mainspring.visit v
   join mainspring.queue q on q.name = v.queue

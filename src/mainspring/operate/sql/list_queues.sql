@@ -87,17 +87,21 @@ name as (
   union select queue from free union select queue from parked union select queue from held
 )
 select n.name, q.pool, q.kind, q.concurrency, q.rate, q.group_concurrency, q.group_rate, q.searchable,
-  q.waiting_max, q.is_full, q.paused_at, q.name is not null as known, coalesce(s.count, 0) as workers,
+  q.waiting_max, q.is_full, p.since as paused_at, p.until as paused_until, p.reason as pause_reason, q.name is not null as known, coalesce(s.count, 0) as workers,
   coalesce(f.waiting, 0)::bigint as waiting, coalesce(f.scheduled, 0)::bigint as scheduled, coalesce(h.count, 0) as running,
-  coalesce(p.count, 0) as parked,
+  coalesce(k.count, 0) as parked,
   case when f.waiting > 0 then greatest(0, extract(epoch from mainspring.now() - f.oldest_due_at))::double precision else 0 end
     as lag_seconds,
   array_remove(array[case when f.waiting_capped then 'waiting' end, case when f.scheduled_capped then 'scheduled' end,
-    case when p.capped then 'parked' end], null) as capped
+    case when k.capped then 'parked' end], null) as capped
 from name n
 left join mainspring.queue q on q.name = n.name
 left join free f on f.queue = n.name
-left join parked p on p.queue = n.name
+left join parked k on k.queue = n.name
+left join lateral (
+  select q.paused_at as since, q.paused_until as until, q.pause_reason as reason
+  where q.paused_at is not null and (q.paused_until is null or q.paused_until > mainspring.now())
+) p on true
 left join held h on h.queue = n.name
 left join served s on s.queue = n.name
 where %(name)s::text is null or n.name = %(name)s::text

@@ -83,6 +83,14 @@ begin
   loop
     execute format('grant update (waiting_max, is_full) on mainspring.queue to %s', item.role);
   end loop;
+  -- Whoever pauses queues may say why and until when.
+  for item in
+    select distinct x.grantee::regrole as role from pg_attribute a, aclexplode(a.attacl) x
+    where a.attrelid = 'mainspring.queue'::regclass and a.attname = 'paused_at' and x.privilege_type = 'UPDATE'
+      and x.grantee <> 0 and not has_column_privilege(x.grantee, a.attrelid, 'paused_until', 'update')
+  loop
+    execute format('grant update (paused_until, pause_reason) on mainspring.queue to %s', item.role);
+  end loop;
   -- Whoever orders is noted in the audit, and may not change what it says.
   for item in
     select distinct x.grantee::regrole as role from pg_attribute a, aclexplode(a.attacl) x

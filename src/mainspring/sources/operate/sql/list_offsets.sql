@@ -3,7 +3,7 @@ select o.source, o.partition, o.next, o.start, o.known_end, greatest(o.known_end
   case
     when v.key is null then 'unread'
     when v.parked_at is not null then 'stopped'
-    when q.paused_at is not null then 'paused'
+    when q.paused_at is not null and (q.paused_until is null or q.paused_until > mainspring.now()) then 'paused'
     when v.pass is not null then 'reading'
     else 'waiting'
   end as state,

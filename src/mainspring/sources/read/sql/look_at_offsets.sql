@@ -20,5 +20,6 @@ looked as (
   where o.source = m.source and o.partition = m.partition
 )
 select g.n, exists (select from mine m where m.n = g.n)
-  and not exists (select from mainspring.queue q where q.name = 'source/' || g.source and q.paused_at is not null) as goes_on
+  and not exists (select from mainspring.queue q where q.name = 'source/' || g.source and
+    q.paused_at is not null and (q.paused_until is null or q.paused_until > mainspring.now())) as goes_on
 from given g
