@@ -83,14 +83,14 @@ class Album:
     def _serve(self) -> str:
         command = [sys.executable, "-m", "mainspring.cli.main", "serve", "app:app"]
         log = self._stack.enter_context((self.folder / "server.log").open("wb"))
-        self._server = self._started([*command, "--grpc", "127.0.0.1:0"], stderr=log)
+        self._server = self.started([*command, "--grpc", "127.0.0.1:0"], stderr=log)
         assert self._server.stdout is not None
         return self._server.stdout.readline().split()[3]
 
     def actor(self) -> subprocess.Popen[str]:
-        return self._started([*node_actor()[0], self.address])
+        return self.started([*node_actor()[0], self.address])
 
-    def _started(self, command: list[str], stderr: object = None) -> subprocess.Popen[str]:
+    def started(self, command: list[str], stderr: object = None) -> subprocess.Popen[str]:
         process = subprocess.Popen(
             command,
             cwd=self.folder,
@@ -119,7 +119,10 @@ def album(database_url: str, tmp_path: Path) -> Iterator[Album]:
 
 
 def test_the_actor_in_node_serves_a_process(album: Album) -> None:
-    """P3, P4: pulled, run and settled by another language; a failure that is final parks."""
+    """P3, P4: pulled, run and settled by another language; a failure that is final parks.
+
+    A result that the server cannot take is a failure like any other, not the same pull for ever.
+    """
     actor = album.actor()
     photos = [f"{n}.jpg" for n in range(30)]
     ref = album.client.processes.start("album", {"name": "sea", "photos": photos})
@@ -132,6 +135,15 @@ def test_the_actor_in_node_serves_a_process(album: Album) -> None:
     actor.terminate()
     assert actor.wait(20) == 0
     assert (actor.communicate()[0] or "").endswith("left\n")
+
+    [node, file] = node_actor()[0]
+    odd = Path(file).with_name("odd.js")
+    odd.write_text(Path(file).read_text().replace("return { url:", "return { width, url:"))
+    album.started([node, str(odd), album.address])
+    call = album.client.tasks.enqueue("thumbnail", {"photo": "a.jpg", "width": 5})
+    status = wait_for.get(call, wait=30)
+    assert status.state == "parked"
+    assert (status.error or "").startswith("InvalidResult: 'thumbnail' was not settled: the result")
 
 
 def test_an_actor_with_a_token_that_is_no_good_ends_with_a_line(album: Album) -> None:

@@ -144,7 +144,7 @@ def test_answers_of_many_are_one_list_and_each_is_judged_for_itself(client: Clie
     assert [found.settled_as for found in settled] == [
         *("accepted", "invalid", "already", "invalid", "accepted")
     ]
-    assert "does not fit its declaration" in (settled[1].problem or "")
+    assert "does not fit its return type" in (settled[1].problem or "")
     assert "NUL" in (settled[3].problem or "")
     settled = client.actors.settle([completed(two, "paid"), completed(three, "paid")])
     assert [found.settled_as for found in settled] == ["accepted"] * 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from typing import Any
 
 import nats as client
@@ -69,6 +70,41 @@ async def test_the_same_event_sent_twice_is_kept_once(nats: NatsServer) -> None:
         await target.send(event(number=43))
         found = await received(nats, 2)
         assert [m.headers["ce-id"] for m in found] == ["42", "43"]
+    finally:
+        await target.close()
+
+
+async def test_a_connection_that_gives_itself_up_is_closed_whole(nats: NatsServer) -> None:
+    """What nats-py is still ending, because no server is there, is waited for."""
+    target = sink(nats, options={"reconnect_time_wait": 0.01})
+    await target.send(event())
+    connection = target._client
+    assert connection is not None
+    nats.kill()
+    while not connection.is_closed:  # at the very moment that it says so
+        await asyncio.sleep(0)
+    await target.close()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.001, 0.002, 0.004, 0.008])
+async def test_a_connection_that_is_given_up_on_the_way_leaves_nothing(
+    nats: NatsServer, seconds: float
+) -> None:
+    target = sink(nats)
+    with suppress(TimeoutError):
+        await asyncio.wait_for(target.send(event()), seconds)
+    await target.close()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_options_of_the_user_s_come_before_ours(nats: NatsServer) -> None:
+    options: dict[str, object] = {"name": "shop", "connect_timeout": 2}
+    target = sink(nats, options=options)
+    try:
+        await target.send(event())
+        assert target._client is not None
+        assert target._client.options["name"] == "shop"
     finally:
         await target.close()
 

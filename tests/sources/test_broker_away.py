@@ -59,7 +59,7 @@ async def test_a_nats_server_that_is_killed_and_started_again_is_read_on(
         await wait_until(lambda: is_away(app), 30)
         check_nothing_is_counted(sources)
         [(away, _)] = (await app.operator.status()).away
-        assert f"nats {nats.url} stream ORDERS is away since" in away.text
+        assert f"nats 127.0.0.1:{nats.port} stream ORDERS is away since" in away.text
         nats.start()
         await feed.put(range(100, 200))
         await wait_until(lambda: len(taken(sources)) == 200, 60)
@@ -106,6 +106,11 @@ async def test_a_stream_that_is_not_there_is_away_and_named(
         assert "there is no such stream" in (away.reason or "")
         await feed.put([1])
         await wait_until(lambda: taken(sources) == [1], 60)
+
+
+def test_the_address_that_is_told_has_no_password_in_it() -> None:
+    broker = Nats("nats://ann:secret@nats:4222", stream="ORDERS", subjects=["orders"])
+    assert broker.address == "nats nats:4222 stream ORDERS"
 
 
 @contextmanager

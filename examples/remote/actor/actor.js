@@ -119,8 +119,10 @@ async function settle() {
         const as = settled[n].settled_as;
         if (as === "SETTLED_AS_BUSY") results.push(settlement);
         else if (as === "SETTLED_AS_INVALID") {
-          console.error(settled[n].problem.message); // a fault of ours: give it back
-          results.push({ ticket: settlement.ticket, release: {} });
+          const { message } = settled[n].problem; // a fault of ours: a failure, which is counted
+          console.error(message);
+          const failed = { failure: { code: "InvalidResult", message } };
+          results.push({ ticket: settlement.ticket, ...(settlement.failure ? { release: {} } : failed) });
         } else working.delete(settlement.ticket);
       });
     } catch (error) {

@@ -8,7 +8,7 @@ A publish that timed out may arrive later all the same; it is sent again with th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
 from mainspring.entities.declare.event import Saved
@@ -16,7 +16,6 @@ from mainspring.errors import EndpointAway, EventRefused, InvalidSetting, Missin
 from mainspring.sinks.record import record_of, record_shape
 
 try:
-    import nats
     from nats import errors, js
     from nats.aio.client import Client
     from nats.js import errors as js_errors
@@ -36,6 +35,11 @@ def escape(text: str) -> str:
     return "".join(
         c if c in _PLAIN else "".join(f"%{byte:02X}" for byte in c.encode()) for c in text
     )
+
+
+def host_of(server: str) -> str:
+    """A server's address, as people are told: without a password or a token in it."""
+    return server.rpartition("@")[2].rpartition("//")[2]
 
 
 class Nats:
@@ -82,8 +86,7 @@ class Nats:
     @property
     def address(self) -> str:
         """Where it sends to, as people are told: without what may be secret in it."""
-        hosts = [server.rpartition("@")[2].rpartition("//")[2] for server in self._servers]
-        return f"nats {','.join(hosts)} subject {self.subject}"
+        return f"nats {','.join(map(host_of, self._servers))} subject {self.subject}"
 
     async def send(self, event: Saved) -> None:
         """Send an event; returns when the stream has it."""
@@ -125,20 +128,15 @@ class Nats:
         return self._client.jetstream()
 
     async def _connect(self) -> Client:
-        async def ignored(_: Exception) -> None:
-            """Each call says what failed. Without this nats-py prints a traceback for every attempt."""
-
+        settings = {
+            "connect_timeout": CONNECT_SECONDS,
+            "allow_reconnect": True,
+            "max_reconnect_attempts": 1,
+            "pending_size": 0,
+            **self._options,
+        }
         try:
-            client = await nats.connect(
-                self._servers,
-                error_cb=ignored,
-                connect_timeout=CONNECT_SECONDS,
-                allow_reconnect=True,
-                max_reconnect_attempts=1,
-                pending_size=0,
-                name="mainspring",
-                **self._options,
-            )
+            client = await open_connection(self._servers, settings)
         except (errors.Error, OSError, TimeoutError) as error:
             raise EndpointAway(f"{self.address}: {_said(error)}") from error
         if self._create:
@@ -176,20 +174,53 @@ class Nats:
             await close_connection(client)
 
 
-async def close_connection(client: Client) -> None:
-    """Close a connection of nats-py, also one that breaks meanwhile.
+async def open_connection(servers: Sequence[str], settings: Mapping[str, object]) -> Client:
+    """A connection of nats-py, by its own settings; given up on the way it leaves nothing open."""
 
-    It then leaves the tasks of its subscriptions running: it ends them only after its last write.
+    async def ignored(_: Exception) -> None:
+        """Each call says what failed. Without this nats-py prints a traceback for every attempt."""
+
+    client = Client()
+    connect: Callable[..., Awaitable[None]] = client.connect  # settings are what a user chose
+    try:
+        await connect(list(servers), **{"error_cb": ignored, "name": "mainspring", **settings})
+    except BaseException:
+        await close_connection(client)
+        raise
+    return client
+
+
+async def close_connection(client: Client) -> None:
+    """Close a connection of nats-py, also one that breaks or closes itself meanwhile.
+
+    nats-py waits for none of its tasks, ends those of subscriptions only after its last write, and does
+    nothing at all when its own reconnecting has just given up and is closing.
     """
-    with suppress(errors.Error, OSError, TimeoutError):
-        await client.close()
+    running = _tasks(client)
+    try:
+        with suppress(errors.Error, OSError, TimeoutError, AssertionError):  # (it never began)
+            await client.close()
+    finally:
+        running |= _tasks(client)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        if (transport := client._transport) is not None:
+            transport.close()  # type: ignore[no-untyped-call]
+            with suppress(OSError):
+                await transport.wait_closed()  # type: ignore[no-untyped-call]
+
+
+def _tasks(client: Client) -> set[asyncio.Task[None]]:
+    """Those that nats-py runs for a connection."""
     found: list[asyncio.Task[None] | None] = [
-        getattr(sub, "_wait_for_msgs_task", None) for sub in client._subs.values()
+        client._reading_task,
+        client._ping_interval_task,
+        client._flusher_task,
+        client._reconnection_task,
+        *(getattr(sub, "_wait_for_msgs_task", None) for sub in client._subs.values()),
     ]
-    left = [task for task in found if task is not None]
-    for task in left:
-        task.cancel()
-    await asyncio.gather(*left, return_exceptions=True)
+    return {task for task in found if task is not None and task is not asyncio.current_task()}
 
 
 # Codes of JetStream's own.

@@ -132,9 +132,15 @@ def _existing(
             f"process {type!r} with the id {key!r} was started before and is {found.state}; "
             "start it with another id"
         )
-    if msgspec.json.decode(found.start) != msgspec.json.decode(args):
+    if names := _differing(msgspec.json.decode(found.start), msgspec.json.decode(args)):
         raise IdInUse(
             f"process {type!r} with the id {key!r} was started before with other arguments "
-            f"({found.start[:200]}), and is {found.state}; use another id"
+            f"({', '.join(names)}), and is {found.state}; use another id"
         )
     return Started(found.id, False)
+
+
+def _differing(one: dict[str, object], other: dict[str, object]) -> list[str]:
+    """The arguments that differ. Their values are not for everybody who may start a process."""
+    names = sorted({*one, *other})
+    return [n for n in names if (n in one, one.get(n)) != (n in other, other.get(n))]

@@ -24,7 +24,6 @@ from mainspring.processes.remote.pulling import PullAsk, id_of
 from mainspring.processes.remote.seal import Seals
 from mainspring.processes.remote.settling import SettledAs, Settling
 from mainspring.processes.remote.ticket import Ticket, open_steps
-from mainspring.shape import shape
 from mainspring.tasks.declare.signature import encode_result
 from mainspring.tasks.declare.task import Task
 
@@ -121,16 +120,14 @@ def ended_steps(host: RemoteHost, run: Run, change: TaskChange) -> Steps[str]:
 
 def completed(host: RemoteHost, actor: str, value: object) -> Decision:
     """A result, checked against the declaration where this application has one."""
-    return checked(host, actor, encode_result("task", actor, value), shape(value))
+    return checked(host, actor, encode_result("task", actor, value))
 
 
-def checked(host: RemoteHost, actor: str, result: str | None, shown: str) -> Decision:
+def checked(host: RemoteHost, actor: str, result: str | None) -> Decision:
     """The same for a result that is JSON already."""
     if (task := host.tasks.get(actor)) is not None:
         try:
             task.signature.decode_result("null" if result is None else result)
         except InvalidArguments as error:
-            raise InvalidArguments(
-                f"the result of {actor!r} does not fit its declaration: {error}; got {shown}"
-            ) from None
+            raise InvalidArguments(f"{actor!r} was not settled: {error}") from None
     return Decision(result=result)

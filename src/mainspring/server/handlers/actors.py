@@ -132,7 +132,7 @@ class ActorCalls:
             case "result_json":
                 text = settlement.result_json
                 checks.json_of(f"{at}result_json", text)
-                return checked(self._store.app.remote.host, ticket.queue, text, "this")
+                return checked(self._store.app.remote.host, ticket.queue, text)
             case "decision_json":
                 return _decision(f"{at}decision_json", settlement.decision_json)
             case "failure":

@@ -18,7 +18,6 @@ from mainspring.sources.declare.broker import OffsetGone, RecordChunk
 from mainspring.sources.declare.record import BrokerRecord
 
 try:
-    import nats
     from nats import errors
     from nats.aio.client import Client as Connection
     from nats.aio.msg import Msg
@@ -27,7 +26,7 @@ try:
 except ImportError as error:  # pragma: no cover - depends on what is installed
     raise MissingExtra("reading records of NATS", error.name, "nats") from error
 
-from mainspring.sinks.nats import close_connection
+from mainspring.sinks.nats import close_connection, host_of, open_connection
 
 CONNECT_SECONDS = 5.0
 # The server forgets a consumer that nobody has asked for so long.
@@ -71,7 +70,7 @@ class NatsFilters:
     @property
     def address(self) -> str:
         """Where it reads from, as people are told."""
-        return f"nats {','.join(self.servers)} stream {self.stream}"
+        return f"nats {','.join(host_of(server) for server in self.servers)} stream {self.stream}"
 
     def client(self, source: str) -> NatsClient:
         """A client for one worker."""
@@ -141,21 +140,14 @@ class NatsClient:
         return self._connection.jetstream(timeout=CONNECT_SECONDS)
 
     async def _connect(self) -> Connection:
-        async def ignored(_: Exception) -> None:
-            """Each call says what failed."""
-
+        settings = {
+            "connect_timeout": CONNECT_SECONDS,
+            "allow_reconnect": False,  # a reader begins anew where the database says
+            "max_reconnect_attempts": 1,  # else the first connection is tried for minutes
+            **self.broker.options,
+        }
         try:
-            return await nats.connect(
-                self.broker.servers,
-                **{
-                    "error_cb": ignored,
-                    "connect_timeout": CONNECT_SECONDS,
-                    "allow_reconnect": False,  # a reader begins anew where the database says
-                    "max_reconnect_attempts": 1,  # else the first connection is tried for minutes
-                    "name": "mainspring",
-                    **self.broker.options,
-                },
-            )
+            return await open_connection(self.broker.servers, settings)
         except _FAILED as error:
             raise self.away(error) from error
 

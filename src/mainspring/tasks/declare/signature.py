@@ -220,7 +220,7 @@ class Signature:
             return None if result is None else self._result_decoder.decode(result)
         except (msgspec.MsgspecError, RecursionError) as error:
             raise InvalidArguments(
-                f"the stored result of {self.noun} {self.name!r} does not fit its return type: "
+                f"the result of {self.noun} {self.name!r} does not fit its return type: "
                 f"{fault(error)}; got {shape_of_json(result or '')}"
             ) from None
 
