@@ -108,7 +108,7 @@ def install(into: Path, *wanted: str) -> None:
                 target = into / file
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(source, target)  # with its time, so that what is compiled counts
-    for package in ("mainspring", "mainspring_cli", "mainspring_pytest"):
+    for package in ("mainspring", "mainspring_cli", "mainspring_django", "mainspring_pytest"):
         shutil.copytree(SOURCE / package, into / package, dirs_exist_ok=True)
 
 

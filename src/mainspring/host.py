@@ -10,10 +10,11 @@ import asyncio
 import os
 import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from mainspring.db.connect.address import check_url
 from mainspring.db.database import Database, probe
+from mainspring.db.idle import IDLE_SECONDS
 from mainspring.db.pool import AsyncPool, Pools, SyncPool
 from mainspring.db.schema import migrate
 from mainspring.loops import run_apart
@@ -30,6 +31,9 @@ class DatabaseHost:
     Without an address it is that of `MAINSPRING_URL`, and without that a private PostgreSQL in `directory`.
     """
 
+    # For so long connections of plain code are kept for the next caller (seconds).
+    plain_idle_for: ClassVar[float] = IDLE_SECONDS
+
     def __init__(self, url: str | None = None, *, directory: str | Path = ".mainspring") -> None:
         self._url = url if url is not None else os.environ.get("MAINSPRING_URL")
         if self._url is not None:
@@ -37,7 +41,7 @@ class DatabaseHost:
         self.directory = Path(directory)
         self._server: EmbeddedServer | None = None
         self._database: Database | None = None
-        self.pools = Pools(self)
+        self.pools = Pools(self, plain_idle_for=self.plain_idle_for)
         _hosts.add(self)
 
     @property

@@ -24,6 +24,7 @@ MOST = {
     "entities": 84,  # fields and states of stages elsewhere are anything
     "jobs": 5,
     "kernel": 60,
+    "mainspring_django": 7,  # arguments of Django's tasks, and what they return
     "operate": 8,
     "processes": 63,
     "reactive": 13,  # AnyParam, where a param of any kind is taken

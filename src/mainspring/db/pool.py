@@ -38,8 +38,9 @@ _inherited: list[object] = []
 class Pools:
     """The connections of an application: a pool for each event loop, and one for plain code."""
 
-    def __init__(self, host: KnowsDatabase) -> None:
+    def __init__(self, host: KnowsDatabase, *, plain_idle_for: float = IDLE_SECONDS) -> None:
         self._host = host
+        self._plain_idle_for = plain_idle_for
         self._by_loop: dict[asyncio.AbstractEventLoop, AsyncPool] = {}
         self._plain: SyncPool | None = None
         self._gate = threading.Lock()  # for threads that make the pool at once
@@ -65,7 +66,9 @@ class Pools:
             database = self._host.database_sync()
             with self._gate:
                 if (pool := self._plain) is None:
-                    pool = self._plain = SyncPool(database, most=CLIENT_CONNECTIONS)
+                    pool = self._plain = SyncPool(
+                        database, most=CLIENT_CONNECTIONS, idle_for=self._plain_idle_for
+                    )
         return pool
 
     async def close(self) -> None:

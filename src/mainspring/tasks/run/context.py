@@ -98,6 +98,11 @@ class Context:
         return self._run.visit.attempt + 1
 
     @property
+    def worker_id(self) -> UUID | None:
+        """The worker that runs it."""
+        return self._connections.worker.worker_id
+
+    @property
     def deadline(self) -> datetime | None:
         """When this run will be stopped, by the database's clock; None without a timeout."""
         if self._timeout is None:
