@@ -361,10 +361,14 @@ class Mainspring(DatabaseHost, Advancing):
     def upcast(
         self, actor: Task[..., object] | Process[..., Any], *, version: int
     ) -> Callable[[Upcast], Upcast]:
-        """Say how recorded arguments of a version become those of the next one."""
+        """Say how recorded arguments of a version become those of the next one.
+
+        Of steps and starts of processes: a plain call has no version, and gets defaults of what is new.
+        """
 
         def add(function: Upcast) -> Upcast:
             self.registry.versions.add(actor.name, version, function)
+            actor.signature.note_upcast()
             return function
 
         return add

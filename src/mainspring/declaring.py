@@ -10,6 +10,7 @@ from mainspring.errors import InvalidTask, MainspringError
 from mainspring.phrases import nearest
 
 Seconds = float | timedelta
+RESERVED = "mainspring"  # and what begins with it and a dot
 
 
 def check_settings(
@@ -38,7 +39,14 @@ def name_of(
             f"name= must be a text that is not empty, got {name!r}; leave it out to have the "
             "function's name"
         )
+    check_own(name, error)
     return name
+
+
+def check_own(name: object, error: Callable[[str], MainspringError] = InvalidTask) -> None:
+    """Refuse a name that is the engine's own."""
+    if isinstance(name, str) and (name == RESERVED or name.startswith(f"{RESERVED}.")):
+        raise error(f"{name!r} is reserved: names of the engine's own begin so; choose another")
 
 
 def in_seconds(given: dict[str, Any]) -> None:

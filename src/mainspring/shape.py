@@ -38,6 +38,8 @@ def shape_of_json(text: str | bytes) -> str:
 
 def fault(error: Exception) -> str:
     """What is wrong with a value, without the value."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply, or contains itself; store it elsewhere and pass its id"
     return _QUOTED.sub(r"\1\2", str(error))
 
 

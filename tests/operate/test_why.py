@@ -51,7 +51,10 @@ async def test_a_paused_queue_and_an_expired_visit(visits, me, app):
     visits.change("a", expires_at=visits.now() - timedelta(seconds=1))
     await app.operator.pause(QUEUE)
 
-    assert {"paused", "expired"} == set(await causes(app))
+    found = await causes(app)
+
+    assert {"paused", "expired"} == set(found)
+    assert found["paused"].remedy == f"mainspring queues resume {QUEUE}"
 
 
 async def test_a_held_visit_shows_who_runs_it_until_when(visits, me, app):

@@ -236,20 +236,22 @@ def enqueue(
     """
     given = _object(arguments)
 
-    async def order(target: Mainspring) -> str:
+    async def order(target: Mainspring) -> tuple[str, bool]:
         due_at = await options.moment(target.operator, "at", at)
         if (task := target.tasks.get(name)) is not None:
             how = task.options(at=due_at, priority=priority, group=group_name, key=key)
-            return str((await how.enqueue(**given)).id)
-        return await target.operator.enqueue(
+            return str((await how.enqueue(**given)).id), True
+        id = await target.operator.enqueue(
             name, given, due_at=due_at, priority=priority, group=group_name, key=key
         )
+        return id, False
 
-    id = ask_app(order, url, app)
+    id, checked = ask_app(order, url, app)
     if json:
         show.as_json({"task": name, "id": id})
     else:
-        show.say(f"task {name!r} {id} is enqueued")
+        unchecked = "" if checked else "; its arguments are checked when it runs (--app: now)"
+        show.say(f"task {name!r} {id} is enqueued{unchecked}")
 
 
 def _object(text: str) -> dict[str, object]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterable
 from typing import Any
 
+from mainspring.declaring import check_own
 from mainspring.entities.declare.dao import Dao
 from mainspring.entities.declare.declared_kind import KindHost
 from mainspring.entities.declare.ids import Codec
@@ -12,6 +14,10 @@ from mainspring.entities.declare.kind_settings import KindSettings
 from mainspring.entities.documents import AnyDocuments, Documents
 from mainspring.entities.kind import AnyKind, Kind
 from mainspring.errors import DuplicateKind, InvalidKind
+
+_NAME = r'(?:[^\W\d][\w$]*|"(?:[^"]|"")+")'
+_SCHEMA = re.compile(rf"{_NAME}\.")
+_TABLE = re.compile(rf"(?:{_NAME}\.)?{_NAME}")
 
 
 def declare_entities(
@@ -77,10 +83,16 @@ def declare_documents(
 def _table_name(kind: str, table: str) -> str:
     if not isinstance(table, str) or not table or table in ("document", "dao"):
         raise InvalidKind(f"kind {kind!r}: name the table with its schema, got {table!r}")
-    return table if "." in table else f"public.{table}"
+    if not _TABLE.fullmatch(table):
+        raise InvalidKind(
+            f"kind {kind!r}: {table!r} is no name of a table as SQL writes it; put what is no plain "
+            "word in double quotes, such as table='public.\"my table\"'"
+        )
+    return table if _SCHEMA.match(table) else f"public.{table}"
 
 
 def _enter(kinds: dict[str, AnyKind], tasks: Container[str], kind: AnyKind) -> AnyKind:
+    check_own(kind.name, InvalidKind)
     if kind.name in kinds:
         raise DuplicateKind(f"kind {kind.name!r} is declared twice; give one of them another name")
     if kind.name in tasks:

@@ -275,7 +275,8 @@ def _serving(visit: VisitFacts) -> Iterator[Cause]:
         pause = pause_text(visit.paused_at, visit.paused_until, visit.pause_reason)
         until, reason = visit.paused_until, visit.pause_reason
         stands = {"since": visit.paused_at, "until": until, "reason": reason}
-        yield Cause("paused", f"queue {visit.queue!r} is paused {pause}", stands)
+        advice = join(["mainspring", "queues", "resume", visit.queue])
+        yield Cause("paused", f"queue {visit.queue!r} is paused {pause}", stands, advice)
     if visit.kind == "remote":
         ahead = f"; {counted(visit.ahead, 'call', 'is', 'are')} before it" if visit.ahead else ""
         text = f"an actor elsewhere is to pull it{ahead}"

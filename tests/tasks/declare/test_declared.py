@@ -30,7 +30,10 @@ def work(n: int = 0) -> None: ...
     ("settings", "message"),
     [
         ({"retries": 3}, "task 'work' has no setting 'retries'; did you mean 'retry'?"),
-        ({"xyzzy": 3}, "task 'work' has no setting 'xyzzy'; there are accept, concurrency, cr"),
+        (
+            {"xyzzy": 3},
+            "task 'work' has no setting 'xyzzy'; there are accept, catch_up, catch_up_max, concurrency, cr",
+        ),
         ({"debounce": "5m"}, "task 'work': debounce= is for reactive tasks and needs when="),
         ({"produces": []}, "task 'work': produces= is for reactive tasks and needs when="),
         ({"searchable": "n"}, "searchable must be a list of names, got a text; write ['n']"),

@@ -138,7 +138,7 @@ class TestSettings:
 
         assert told(InvalidTask, lambda: app.task(cron="0 4 * * *")(report)) == (
             "task 'report' has a cron line, which calls it without arguments, but day, shop must be "
-            "given: give them a default"
+            "given: give them in cron_args=, or a default"
         )
 
     def test_exceptions_are_several_even_if_one(self) -> None:
@@ -165,7 +165,10 @@ class TestCalls:
             "task 'note' has no option 'prio'; did you mean 'priority'?"
         )
         assert told(InvalidSetting, lambda: note.options(countdown=3)) == (
-            "task 'note' has no option 'countdown'; there are at, delay, expires_at, group, key, on, "
+            "task 'note' has no option 'countdown'; write delay=... (seconds, or a timedelta)"
+        )
+        assert told(InvalidSetting, lambda: note.options(xyzzy=3)) == (
+            "task 'note' has no option 'xyzzy'; there are at, delay, expires_at, group, key, on, "
             "priority, unique"
         )
         assert told(InvalidSetting, lambda: order.options(atrs={})) == (

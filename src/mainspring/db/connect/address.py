@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +16,7 @@ from mainspring.db.connect.options import check_options, packed
 from mainspring.db.connect.settings import OURS
 from mainspring.errors import InvalidUrl
 
+_DRIVER = re.compile(r"postgres(ql)?\+\w+://")
 LEAST_SECONDS = 2  # psycopg gives no host less to connect
 # What asyncpg understands in a URL besides the address.
 _KEPT = (
@@ -60,6 +62,11 @@ def check_url(url: str) -> str:
     if not parts:
         raise InvalidUrl("the database address is empty; write postgresql://user@host/database")
     if "unreadable" in parts or not all(0 < port < 65536 for port in ports):
+        if driver := _DRIVER.match(url):
+            raise InvalidUrl(
+                f"the database address begins with {driver[0]!r}, as SQLAlchemy writes it; leave out "
+                f"the driver: postgresql://..."
+            )
         raise InvalidUrl(
             "cannot read the database address (not shown here, it may hold a password); "
             "write it as postgresql://user:password@host:5432/database"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from shlex import quote
 
 import asyncpg
 import psycopg
+from psycopg import conninfo
 
 from mainspring.db.connect.address import shown
 from mainspring.db.connect.hosts import ServerHost, to_try, worked
@@ -60,11 +62,27 @@ def _unreachable(url: str, failed: list[tuple[ServerHost, Exception]]) -> NotDon
     else:
         reasons = "; ".join(f"{host.name}: {_reason(error)}" for host, error in failed)
     found = NotDone(
-        f"cannot connect to PostgreSQL at {shown(url)}: {reasons}; "
-        "is the server up and the address right?"
+        f"cannot connect to PostgreSQL at {shown(url)}: {reasons}; {_advice(url, failed)}"
     )
     found.passes = any(_passes(error) for _, error in failed)
     return found
+
+
+def _advice(url: str, failed: list[tuple[ServerHost, Exception]]) -> str:
+    """What to do where every host says the same, else the usual question."""
+    states = {getattr(error, "sqlstate", None) or "" for _, error in failed}
+    if len(states) == 1 and (state := states.pop()):
+        if state.startswith("28"):
+            return "the server is up: see the user and the password of the address, and its pg_hba.conf"
+        if state == "3D000":
+            name = conninfo.conninfo_to_dict(url).get("dbname", "")
+            return (
+                f"the server is up: see the address, or make the database (createdb {quote(str(name))}) "
+                "and run mainspring migrate"
+            )
+        if state in _NOT_NOW:
+            return "it takes nobody just now: wait, or see how many connections it allows"
+    return "is the server up and the address right?"
 
 
 def _reason(error: Exception) -> str:

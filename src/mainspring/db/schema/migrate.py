@@ -302,7 +302,8 @@ def check_schema(number: int | None) -> None:
     known = migrations()[-1].number
     if number is None:
         raise SchemaError(
-            "there is no schema 'mainspring' in this database: run mainspring migrate"
+            "there is no schema 'mainspring' in this database: run mainspring migrate (in Python: "
+            "await app.migrate() before async with app)"
         )
     if number < known:
         raise SchemaError(

@@ -6,6 +6,7 @@ question that reads it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -18,6 +19,7 @@ from mainspring.phrases import nearest
 # Types of a version column; a smaller one would soon be used up.
 _VERSION_TYPES = ("pg_catalog.int4", "pg_catalog.int8")
 XMIN = "xmin"
+_PLAIN = re.compile(r'[^A-Z]+|.*".*')
 DOCUMENT_TABLE = "mainspring.document"
 
 
@@ -139,7 +141,7 @@ def check_shape(
     if shape is None:
         raise InvalidKind(
             f"kind {kind!r}: there is no table {table!r}; create it before the migration, or name "
-            "it with its schema"
+            f"it with its schema{_in_quotes(table)}"
         )
     if shape.relkind not in ("r", "p"):
         raise InvalidKind(
@@ -168,6 +170,14 @@ def check_shape(
     for name in ignore:
         check_column(kind, table, shape, name, "ignore")
     return shape
+
+
+def _in_quotes(table: str) -> str:
+    """How a name with capitals is written, which SQL does not keep."""
+    schema, _, name = table.partition(".")
+    if _PLAIN.fullmatch(table):
+        return ""
+    return f"; one that was made with capitals needs its quotes: table='{schema}.{quoted(name)}'"
 
 
 def _identifies(shape: Shape, keys: set[str], unique: set[str]) -> bool:

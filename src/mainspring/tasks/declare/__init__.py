@@ -1,6 +1,7 @@
 """Declaring tasks: the decorator, the signature, the handle and the promise of a call.
 
 calls.py      the types of a call that a decider records, for type checkers
+habits.py     words of other libraries, answered with those of this one
 handle.py     a call that was enqueued: its state and its result
 options.py    the options of a call
 policy.py     an actor's policy: when a run is overtaken, whose result counts, when to give up

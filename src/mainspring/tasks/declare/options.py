@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from mainspring.db.caller import Caller
-from mainspring.declaring import check_settings
 from mainspring.errors import InvalidKey, InvalidSetting, InvalidTime
 from mainspring.kernel import EARLIEST, LATEST
+from mainspring.tasks.declare.habits import option_hint
 from mainspring.tasks.declare.unique import Unique
 
 KEY_BYTES = 1024
@@ -69,7 +69,8 @@ def with_options(
     what: str, options: Opted, given: Mapping[str, Any], unknown: Iterable[str]
 ) -> Opted:
     """Options with those changed that were given; one that does not exist is refused."""
-    check_settings(what, unknown, given, InvalidSetting, "option")
+    for name in unknown:
+        raise InvalidSetting(f"{what} has no option {name!r}{option_hint(name, list(given))}")
     return replace(options, **{name: value for name, value in given.items() if value is not None})
 
 

@@ -25,6 +25,12 @@ PAYLOAD_BYTES = 2 * 1024 * 1024
 PAYLOAD_WARNING_BYTES = 256 * 1024
 
 
+UPCASTS = (
+    "; @app.upcast brings up steps of processes, and a plain call has no version: give what is new a "
+    "default, and the call that waits gets it"
+)
+
+
 def _refuse(value: object) -> Never:
     if isinstance(value, Promise):
         raise TypeError(
@@ -48,6 +54,7 @@ class Signature:
     """How a function's arguments are written and read."""
 
     noun = "task"
+    _upcast = False  # there are upcasts of its arguments
 
     def __init__(self, name: str, function: Callable[..., object], context_type: type) -> None:
         self.name = name
@@ -116,6 +123,10 @@ class Signature:
     def required(self) -> set[str]:
         """The names of the arguments without a default."""
         return self._required
+
+    def note_upcast(self) -> None:
+        """There are upcasts: what does not fit says whom they are for."""
+        self._upcast = True
 
     def defaults(self, names: Iterable[str]) -> dict[str, object]:
         """Those of these arguments that have a default, with it as it travels."""
@@ -207,7 +218,7 @@ class Signature:
         except (msgspec.MsgspecError, RecursionError) as error:
             raise InvalidArguments(
                 f"the stored arguments of {self.noun} {self.name!r} do not fit its signature: "
-                f"{fault(error)}; got {shape_of_json(payload)}"
+                f"{fault(error)}; got {shape_of_json(payload)}{UPCASTS if self._upcast else ''}"
             ) from None
 
     def encode_result(self, result: object) -> str | None:
@@ -233,7 +244,7 @@ def encode_result(noun: str, name: str, result: object) -> str | None:
         encoded = _encoder.encode(result)
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
         raise InvalidArguments(
-            f"the result of {noun} {name!r} cannot be written as JSON: {error}; "
+            f"the result of {noun} {name!r} cannot be written as JSON: {fault(error)}; "
             f"got {type(result).__name__}{'; is an await missing?' * inspect.iscoroutine(result)}"
         ) from None
     if len(encoded) > PAYLOAD_BYTES:
@@ -314,6 +325,11 @@ def _hints(name: str, function: Callable[..., object]) -> dict[str, object]:
 
 
 def _check_function(name: str, function: Callable[..., object]) -> None:
+    if inspect.isclass(function):
+        raise InvalidTask(
+            f"task {name!r} is a class, and what a call of it makes would be thrown away: write a "
+            "function that does the work, with annotated parameters"
+        )
     if getattr(function, "__name__", "") == "<lambda>":
         raise InvalidTask(
             f"task {name!r} is a lambda, which has no name to be found by and no types to check "

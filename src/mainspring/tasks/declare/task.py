@@ -31,6 +31,7 @@ from mainspring.errors import (
 )
 from mainspring.kernel import DEFAULT_PRIORITY, RetryPolicy
 from mainspring.tasks.declare.calls import Maps
+from mainspring.tasks.declare.habits import VERBS, verb_hint
 from mainspring.tasks.declare.handle import Handle
 from mainspring.tasks.declare.options import CallOptions, with_options
 from mainspring.tasks.declare.promise import Promise
@@ -208,6 +209,12 @@ class Task(Maps[P, R_co]):
 
     def __repr__(self) -> str:
         return f"<task {self.name}>"
+
+    if not TYPE_CHECKING:  # else a checker would take any attribute
+
+        def __getattr__(self, name: str) -> Never:
+            hint = verb_hint(self.name, name) if name in VERBS else f"a task has no {name!r}"
+            raise AttributeError(hint, name=name, obj=self)
 
     @property
     def name(self) -> str:
