@@ -47,7 +47,11 @@ class Reader(HTMLParser):
         if tag == "label":
             self._labelled.add(given.get("for"))
             self._depth += 1
-        is_asked = tag in ("input", "select") and given.get("type") != "hidden"
+        is_asked = (
+            tag in ("input", "select")
+            and given.get("type") != "hidden"
+            and "aria-label" not in given
+        )
         if is_asked and not self._depth and given.get("id") not in self._labelled:
             self.unlabelled.append(self.get_starttag_text() or "")
 

@@ -22,6 +22,7 @@ from mainspring.console import live, orders, pages
 from mainspring.console.draw import environment
 from mainspring.console.guard import HEADERS, refusal
 from mainspring.console.look import Moved, Page, Visitor
+from mainspring.console.orders.form import read_form
 from mainspring.console.snapshot import Snapshot
 from mainspring.console.viewer import Authenticate, LogIn, Viewer, anybody
 from mainspring.errors import (
@@ -128,12 +129,11 @@ class Console:
             return self._stranger(request)
         look = Visitor(request, self._app, viewer, self._snapshot)
         try:
-            found = await page(look)
+            return self._drawn(request, await page(look), look)
         except Moved as moved:
             return RedirectResponse(self._root(request) + moved.path, 303)
         except Exception as error:
-            found = _failed(error, request)
-        return self._drawn(request, found, look)
+            return self._drawn(request, _failed(error, request), look)
 
     async def _order(self, request: Request) -> Response:
         return await self._served(request, orders.take)
@@ -164,7 +164,7 @@ class Console:
         return self._drawn(request, page, None)
 
     async def _take_token(self, request: Request) -> Response:
-        form = await orders.read_form(request)
+        form = await read_form(request)
         return await self._admit(request, form.get("token", ""), form.get("next", "/"))
 
     async def _admit(self, request: Request, token: str, path: str) -> Response:

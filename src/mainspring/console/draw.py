@@ -7,13 +7,13 @@ from datetime import datetime
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
-from urllib.parse import quote, urlencode
 
 import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from mainspring.console import words
+from mainspring.console.remedies import CALM
 
 MOST_JSON = 64 * 1024
 # Terminal escapes, and marks that turn text around: both make a page say what it does not.
@@ -70,12 +70,6 @@ def static_name(name: str) -> str:
     return f"{name}?v={sha256(data).hexdigest()[:12]}"
 
 
-def link(path: str, **query: object) -> str:
-    """A path with a query; what is None is left out."""
-    given = {name: str(value) for name, value in query.items() if value is not None and value != ""}
-    return quote(path) + (f"?{urlencode(given)}" if given else "")
-
-
 @cache
 def environment() -> Environment:
     """Where templates come from, and what they may call."""
@@ -95,7 +89,14 @@ def environment() -> Environment:
         json=as_json,
     )
     made.globals.update(
-        state=state_tag, time_of=time_tag, spark=spark, static_name=static_name, path=link
+        state=state_tag,
+        time_of=time_tag,
+        spark=spark,
+        static_name=static_name,
+        path=words.link,
+        order_path=words.order_path,
+        shape=words.shape,
+        is_calm=CALM.__contains__,
     )
     return made
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
 from starlette.requests import Request
 
 from mainspring.console.snapshot import Glance, Snapshot
 from mainspring.console.viewer import Viewer
-from mainspring.console.words import utc
 from mainspring.errors import InvalidSetting
 
 if TYPE_CHECKING:
@@ -110,14 +111,33 @@ class Visitor:
 
     def moment(self, name: str) -> datetime | None:
         """A moment of the query, with its zone."""
-        if (text := self.text(name)) is None:
-            return None
+        return read_moment(name, self.text(name))
+
+
+def read_moment(name: str, text: str | None) -> datetime | None:
+    """A moment with its zone. A plus sign that was not encoded has become a blank."""
+    if not text:
+        return None
+    try:
+        at = datetime.fromisoformat(text.replace(" ", "+"))
+    except ValueError:
+        at = None
+    if at is None or at.tzinfo is None:
+        raise InvalidSetting(
+            f"{name} must be a time with its zone, such as '2026-01-31T12:00Z', got {text!r}"
+        )
+    return at
+
+
+def read_pairs(name: str, text: str | None) -> dict[str, object]:
+    """Fields with their values, as `order=7 city=Bern`; a value that is JSON is taken as such."""
+    found: dict[str, object] = {}
+    for pair in shlex.split(text or ""):
+        field, sign, value = pair.partition("=")
+        if not sign or not field:
+            raise InvalidSetting(f"{name} must be field=value, got {pair!r}")
         try:
-            at = datetime.fromisoformat(text.replace(" ", "+"))
-        except ValueError:
-            at = None
-        if at is None or at.tzinfo is None:
-            raise InvalidSetting(
-                f"{name} must be a time with its zone, such as {utc(self.now)!r}, got {text!r}"
-            )
-        return at
+            found[field] = msgspec.json.decode(value)
+        except msgspec.DecodeError:
+            found[field] = value
+    return found

@@ -1,8 +1,10 @@
-"""Times, spans, counts and states as people read them. Pure."""
+"""Times, spans, counts, states and addresses as people read them. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from urllib.parse import quote, urlencode
 
 # Each state has a shape, a word and a colour: the class of the style sheet that has all three.
 SHAPES = {
@@ -93,3 +95,17 @@ def first_line(text: str | None, most: int = 200) -> str:
     """The first line of a text, cut."""
     line = (text or "").strip().partition("\n")[0]
     return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def order_path(
+    action: str, fields: Mapping[str, object], back: str = "", preview: bool = False
+) -> str:
+    """Where the form of an order is sent to: what it is about is part of the address."""
+    more = {"back": back, "preview": 1 if preview else None}
+    return link(f"/orders/{action}", **{**more, **fields})
+
+
+def link(path: str, **query: object) -> str:
+    """A path with a query; what is None is left out."""
+    given = {name: str(value) for name, value in query.items() if value is not None and value != ""}
+    return quote(path) + (f"?{urlencode(given)}" if given else "")

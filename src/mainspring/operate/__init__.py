@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from mainspring.lazily import on_demand
 
 if TYPE_CHECKING:
-    from mainspring.operate.audit import Origin, PastOrder, ordered_by, record_order
+    from mainspring.operate.audit import Origin, PastOrder, ordered_by, origin, record_order
     from mainspring.operate.calls import CallFilter, count_calls, page_calls
     from mainspring.operate.doctor import LEVELS, Finding
     from mainspring.operate.history import (
@@ -64,7 +64,7 @@ else:
     __getattr__ = on_demand(
         __name__,
         {
-            "audit": "Origin PastOrder ordered_by record_order",
+            "audit": "Origin PastOrder ordered_by origin record_order",
             "calls": "CallFilter count_calls page_calls",
             "doctor": "Finding LEVELS",
             "history": "FINAL HistoryFilter HistoryPosition PastRun count_history put_back search_history",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from shlex import quote
 
-from mainspring.console.draw import link
 from mainspring.console.look import Crumb, Page, Visitor
+from mainspring.console.words import link
 from mainspring.errors import NotFound
 
 

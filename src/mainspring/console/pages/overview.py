@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mainspring.console.draw import link
 from mainspring.console.live import glance
 from mainspring.console.look import Page, Visitor
 from mainspring.console.snapshot import Glance
-from mainspring.console.words import ago, first_line, number, span
+from mainspring.console.words import ago, first_line, link, number, span
 from mainspring.phrases import counted
 
 MOST_NEEDS = 12

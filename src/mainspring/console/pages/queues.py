@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mainspring.console.look import Crumb, Page, Visitor
+from mainspring.console.remedies import standing
 from mainspring.errors import NotFound
 from mainspring.kernel.settings import OWN
 from mainspring.operate.queues import SET_BY_OPERATORS
@@ -41,7 +42,7 @@ async def one(look: Visitor) -> Page:
     values = {
         "queue": found[0],
         "coming": coming,
-        "why": why,
+        "standing": [] if why is None else standing(why),
         "runs": [t for t in sight.status.throughput if t.queue == name],
         "limits": {limit: getattr(found[0], limit) for limit in SET_BY_OPERATORS},
     }

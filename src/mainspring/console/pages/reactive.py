@@ -5,7 +5,7 @@ from __future__ import annotations
 from shlex import quote
 
 from mainspring.console.look import PAGE, Crumb, Page, Visitor
-from mainspring.reactive.decide.explain import lines_of
+from mainspring.operate.history import HistoryFilter
 from mainspring.reactive.operate.why import why as why_reactive
 
 
@@ -22,9 +22,10 @@ async def one(look: Visitor) -> Page:
     told = await why_reactive(look.app.reactive, task)
     (state,) = await look.app.reactive.tasks(task=task)
     evaluations = await look.app.reactive.evaluations(task, limit=20)
-    values = {"lines": lines_of(told), "task": state, "evaluations": evaluations}
+    runs = await look.operator.history(HistoryFilter(queue=task), limit=20)
+    values = {"why": told, "task": state, "evaluations": evaluations, "runs": runs}
     crumbs = (Crumb("Reactive tasks", "/reactive"),)
-    return Page("reactive_task.html", task, values, crumbs, f"mainspring why {quote(task)}")
+    return Page("reactive_task.html", task, values, crumbs, f"mainspring why {quote(task)}", "poll")
 
 
 async def params(look: Visitor) -> Page:

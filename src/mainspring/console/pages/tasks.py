@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from shlex import quote
 
-from mainspring.console.draw import link
 from mainspring.console.look import PAGE, Crumb, Moved, Page, Visitor
+from mainspring.console.remedies import standing
+from mainspring.console.words import link
 from mainspring.errors import MainspringError, NotFound
 from mainspring.operate.history import HistoryFilter
 
@@ -40,7 +41,14 @@ async def one(look: Visitor) -> Page:
     if not live and not past:
         raise NotFound(f"queue {queue!r} has no visit {key!r}, and history has no run of it")
     visit = live[0] if live else None
-    values = {"visit": visit, "why": why, "past": past, "queue": queue, "key": key, "group": group}
+    values = {
+        "visit": visit,
+        "standing": standing(why),
+        "past": past,
+        "queue": queue,
+        "key": key,
+        "group": group,
+    }
     crumbs = (Crumb("Queues", "/queues"), Crumb(queue, link("/queues/one", name=queue)))
     return Page(
         "task.html", key, values, crumbs, command=f"mainspring why {quote(queue)} {quote(key)}"

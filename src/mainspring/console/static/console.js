@@ -172,8 +172,13 @@ async function draw() {
   }
 }
 
+// A page of one object, which the shared figures say nothing of, asks for itself while it is looked at.
+function poll() {
+  if (document.body.dataset.live === "poll" && !document.hidden) draw();
+}
+
 function watch() {
-  if (!document.body.dataset.live || document.hidden || stream) return;
+  if (document.body.dataset.live !== "glance" || document.hidden || stream) return;
   stream = new EventSource(`${root}/live`);
   stream.addEventListener("glance", (event) => {
     const figures = JSON.parse(event.data);
@@ -192,6 +197,7 @@ function rest() {
 }
 
 document.addEventListener("visibilitychange", () => (document.hidden ? rest() : watch()));
+setInterval(poll, 2000);
 addEventListener("pagehide", rest);
 
 // A page that could not be drawn, and one of something under way, look again by themselves.

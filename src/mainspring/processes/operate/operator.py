@@ -18,7 +18,8 @@ from mainspring.db.pool import AsyncPool
 from mainspring.db.sql import Steps
 from mainspring.jobs import Operation
 from mainspring.kernel import KERNEL_SQL
-from mainspring.operate import explaining, record_order
+from mainspring.operate import explaining, origin, record_order
+from mainspring.processes.commit.signals import send_steps
 from mainspring.processes.operate import actors, bulk, graph, search, settings, why
 from mainspring.processes.operate.actors import Counts, Settings
 from mainspring.processes.operate.bulk import (
@@ -160,6 +161,28 @@ class ProcessOperator:
             return await connection.follow(change.preview(order))
 
         return await self._ask(look)
+
+    async def signal(
+        self, id: str, name: str, payload: object = None, *, signal_id: str | None = None
+    ) -> bool:
+        """Send a signal to a process; returns whether it is new. The code that waits for it checks
+        the payload when it takes it."""
+        process = await self.find(id)
+        shard_count = (await self._host.database()).shard_count
+        text = msgspec.json.encode(payload).decode()
+
+        async def send(connection: Connection) -> bool:
+            steps = send_steps(
+                process.id,
+                name,
+                text,
+                shard_count=shard_count,
+                id=signal_id,
+                sent_by=origin().actor,
+            )
+            return await connection.follow(steps)
+
+        return await self._noted(("signal", f"{process.id} {name}"), send)
 
     async def restart_tasks(
         self,

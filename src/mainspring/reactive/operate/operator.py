@@ -8,7 +8,7 @@ await app.reactive.run("daily", record=True, by="ann")
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
@@ -20,8 +20,8 @@ from mainspring.db.pool import AsyncPool
 from mainspring.db.sql import Statement
 from mainspring.errors import InvalidSetting, UnknownParam, UnknownReactiveTask
 from mainspring.kernel import Offer, offer_visits
-from mainspring.operate import record_order
-from mainspring.reactive.declare.params import Affected, AffectedTask, affected_of, make
+from mainspring.operate import origin, record_order
+from mainspring.reactive.declare.params import Affected, AffectedTask, affected_of, make, rewind
 from mainspring.reactive.model.values import AnyParam, check_value, dump_value
 from mainspring.reactive.operate.states import (
     Evaluation,
@@ -103,6 +103,10 @@ class TaskSnapshot:
     view: View
 
 
+class _OnlyTried(Exception):
+    """A dry run: what it changed is rolled back."""
+
+
 class ReactiveHost(Protocol):
     """What has a database: the application."""
 
@@ -162,6 +166,28 @@ class ReactiveOperator:
         async with self._open() as connection:
             await connection.follow(make([param]))
             await record_order(connection, "params.create", param.name)
+
+    async def rewind(
+        self,
+        name: str,
+        to: object,
+        *,
+        chunks: Sequence[object] = (),
+        why: str | None = None,
+        dry_run: bool = False,
+    ) -> list[Affected]:
+        """Move a param back; returns the tasks that have seen more of it, with the repair of each.
+        `dry_run`: only look which they would be."""
+        param = (await self.params(name=name))[0].param
+        steps = rewind(param, to, chunks=chunks, by=origin().actor, why=why)
+        found: list[Affected] = []
+        with suppress(_OnlyTried):
+            async with self._open() as connection:
+                found = await connection.follow(steps)
+                if dry_run:
+                    raise _OnlyTried  # so the transaction is rolled back
+                await record_order(connection, "params.rewind", name, details={"to": str(to)})
+        return found
 
     async def _unknown_param(self, name: str) -> UnknownParam:
         return UnknownParam(name, await self._rows(SQL["list_param_names"], str))

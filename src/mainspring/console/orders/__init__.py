@@ -1,0 +1,63 @@
+"""What the buttons do. Each order has the name that it has in the audit, and is given in the viewer's name.
+
+form     fields, plans, where an order leads
+work     queues, tasks, parked ones, history, operations, schedules
+layers   entities, processes, reactive tasks, params, sources
+
+A mass order is previewed first: the same form with `preview`, which counts and writes nothing.
+"""
+
+from __future__ import annotations
+
+from mainspring.console.look import Page, Visitor
+from mainspring.console.orders.form import Form, Order, Ordered, check_typed, read_form
+from mainspring.console.orders.layers import LAYERS
+from mainspring.console.orders.work import WORK
+from mainspring.errors import NotFound
+from mainspring.operate.audit import Origin
+
+SAID = {
+    "paused": "Paused. What runs goes on.",
+    "resumed": "Resumed.",
+    "limited": "The limits are set.",
+    "cancelled": "Cancelled. History keeps it.",
+    "cancelling": "Its run is told to end.",
+    "restarted": "Restarted. It runs as soon as a worker has a slot.",
+    "deleted": "Deleted. History keeps it as cancelled.",
+    "due": "It is due now.",
+    "begun": "The operation has begun.",
+    "run": "A run was asked for.",
+    "sent": "The signal is sent.",
+    "resolved": "What depends on it goes on.",
+    "rewound": "The param is moved back.",
+    "seen": "What the task has seen is changed.",
+    "set": "It is set.",
+}
+ORDERS: dict[str, Order] = {**WORK, **LAYERS}
+
+
+async def take(look: Visitor) -> Page:
+    """Carry out an order, or show what it would touch."""
+    action = look.request.path_params["action"]
+    if action not in ORDERS:
+        raise NotFound(f"there is no order {action!r}")
+    look.viewer.check(action)
+    form = {**look.request.query_params, **await read_form(look.request)}
+    check_typed(form)
+    client = look.request.client
+    origin = Origin(
+        look.viewer.name, "console", client.host if client else None, form.get("reason") or None
+    )
+    with look.operator.ordered_by(origin):
+        answer = await ORDERS[action](look, form)
+    if isinstance(answer, Page):
+        return answer
+    raise Ordered(_way_back(look, form), answer)
+
+
+def _way_back(look: Visitor, form: Form) -> str:
+    """The page that the form was on, below where the console is; never another place."""
+    root = look.request.scope.get("root_path", "")
+    back = form.get("back", "").removeprefix(root)
+    is_ours = back.startswith("/") and not back.startswith(("//", "/\\"))
+    return back.partition("#")[0] if is_ours else "/"
