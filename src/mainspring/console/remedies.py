@@ -22,7 +22,7 @@ class Remedy:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class CauseShown:
     """A cause why something stands still, what moves it in words, and the button."""
 
     name: str
@@ -41,10 +41,10 @@ CALM = frozenset(
 )
 
 
-def standing(why: Why) -> list[Standing]:
+def standing(why: Why) -> list[CauseShown]:
     """The causes of a visit with their buttons."""
     return [
-        Standing(c.name, c.text, c.remedy, of_visit(c.name, why.queue, why.key, why.group))
+        CauseShown(c.name, c.text, c.remedy, of_visit(c.name, why.queue, why.key, why.group))
         for c in why.causes
     ]
 

@@ -35,7 +35,7 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class GraphDrawing:
     """Boxes, the paths between them, and how large it is."""
 
     boxes: Sequence[Box]
@@ -45,7 +45,7 @@ class Picture:
     left_out: int
 
 
-def draw(tasks: Sequence[GraphTask]) -> Picture:
+def draw(tasks: Sequence[GraphTask]) -> GraphDrawing:
     """Tasks, oldest first, as a picture."""
     members = _members(tasks)
     left_out = sum(len(found) for found in list(members.values())[MOST:])
@@ -63,7 +63,7 @@ def draw(tasks: Sequence[GraphTask]) -> Picture:
     ]
     width = EDGE * 2 + COLUMN * max(column.values(), default=0) + WIDTH
     height = EDGE * 2 + max((y for _, y in places.values()), default=0) + HEIGHT
-    return Picture(boxes, paths, width, height, left_out)
+    return GraphDrawing(boxes, paths, width, height, left_out)
 
 
 def _members(tasks: Sequence[GraphTask]) -> dict[str, list[GraphTask]]:

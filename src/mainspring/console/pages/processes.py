@@ -8,7 +8,7 @@ from shlex import quote
 
 from mainspring.console.drawing import gantt, graph
 from mainspring.console.look import PAGE, Crumb, Page, Visitor, read_moment, read_pairs
-from mainspring.console.remedies import Standing, of_process
+from mainspring.console.remedies import CauseShown, of_process
 from mainspring.errors import InvalidSetting
 from mainspring.processes.operate.graph import GraphTask, tree
 from mainspring.processes.operate.search import STATES, ProcessFilter
@@ -79,11 +79,11 @@ async def one(look: Visitor) -> Page:
 ROWS = 200
 
 
-def _standing(process: str, cause: ProcessCause, tasks: dict[str, GraphTask]) -> Standing:
+def _standing(process: str, cause: ProcessCause, tasks: dict[str, GraphTask]) -> CauseShown:
     task = tasks.get(cause.task or "")
     actor, signal = (task.actor, task.signal or "") if task else ("", "")
     button = of_process(cause.name, process, cause.task, actor, signal)
-    return Standing(cause.name, cause.text, cause.remedy, button)
+    return CauseShown(cause.name, cause.text, cause.remedy, button)
 
 
 def _before(look: Visitor) -> tuple[datetime, str] | None:
