@@ -74,6 +74,7 @@ from mainspring.tasks.declare.task import (
 )
 from mainspring.tasks.declare.unique import Unique, UniquePolicy, as_unique
 from mainspring.tasks.enqueue.enqueue import Enqueuer
+from mainspring.tasks.helpers.places import check_executor
 from mainspring.tasks.run.context import Context
 from mainspring.tasks.run.queue import never_run, queue_settings, schedules
 
@@ -176,6 +177,8 @@ class Mainspring(DatabaseHost, Advancing):
         task_timeout: Seconds | None = None,
         on_task_timeout: str = "slide",
         remote: bool = False,
+        executor: str | None = None,
+        memory_max: int | None = None,
     ) -> TaskDecorator: ...
     @overload
     def task(
@@ -212,6 +215,9 @@ class Mainspring(DatabaseHost, Advancing):
         `app.schedule` for `catch_up`, `catch_up_max`, `tick_argument`. `hold_after`: seconds after which
         a run is marked in its row (0: before it starts). `crash_limit`: parked after so many deaths of a
         worker that ran it.
+        `executor="process"`: it runs in a helper, a process of the worker's own, which is killed if it is
+        told to end (its timeout, a cancel) and does not end in its grace. `memory_max`: bytes that this
+        process may have (on Linux).
 
         As a step of a process: `work_timeout` (seconds): a run that neither ends nor calls
         `ctx.beat()` for so long is overtaken; `on_work_timeout`: "requeue" or "fail";
@@ -266,6 +272,8 @@ class Mainspring(DatabaseHost, Advancing):
         signature.check_fields("searchable", searchable)
         signature.check_fields("unique", () if unique is None else tuple(unique.by))
         task: Task[..., object] = Task(function, settings, signature, self._enqueuer)
+        if settings.executor is not None or settings.memory_max is not None:
+            check_executor(task)
         queue_settings(task, never_run)  # refuses what is out of range now, not in the worker
         schedules(task)
         self.tasks[name] = task

@@ -179,6 +179,20 @@ class Fenced(MainspringError, code="fenced"):
     """
 
 
+class HelperDied(MainspringError, code="helper_died"):
+    """The process that ran a function with `executor="process"` has ended before the function did.
+
+    `signal` is the name of what ended it, such as "SIGSEGV"; else it left with `exit_code`.
+    """
+
+    def __init__(
+        self, message: str, *, exit_code: int | None = None, signal: str | None = None
+    ) -> None:
+        self.exit_code = exit_code
+        self.signal = signal
+        super().__init__(message)
+
+
 class RetryAfter(MainspringError, code="retry_after"):
     """Raise it in a task that is told to come later: it runs again after so many seconds, or at that time.
 

@@ -25,8 +25,16 @@ ENGINE = (f"{Path(__file__).parent}{os.sep}", thread.__file__)
 _frames: dict[tuple[object, ...], str] = {}
 
 
+class Described:
+    """An exception that stands for one of another process, which has described it."""
+
+    described: tuple[str, str]
+
+
 def describe(error: BaseException) -> tuple[str, str]:
     """The exception's type and a text of it that PostgreSQL can store, whatever it contains."""
+    if isinstance(error, Described):
+        return error.described
     name, message, shown = _name_of(error), _message_of(error), [error]
     if isinstance(error, BaseExceptionGroup):  # says of itself only how many there are
         leaves = list(_leaves(error))[:GROUP_SHOWN]

@@ -56,6 +56,12 @@ def worker(
     connections: Annotated[
         int, typer.Option(help="Connections of each process at most, besides those of its tasks.")
     ] = 6,
+    helpers: Annotated[
+        int | None,
+        typer.Option(
+            help='Processes beside each, for executor="process"; else one for each processor.'
+        ),
+    ] = None,
     drain: Annotated[bool, typer.Option("--drain", help="End when nothing is due.")] = False,
     lease: Annotated[float, typer.Option(help="Seconds until a silent worker is replaced.")] = 10.0,
     grace: Annotated[float, typer.Option(help="Seconds that runs have to end at a stop.")] = 30.0,
@@ -83,6 +89,7 @@ def worker(
     settings: dict[str, Any] = {
         "concurrency": concurrency,
         "connections": connections,
+        "helpers": helpers,
         "lease": lease,
         "grace": grace,
         "history_days": history_days,

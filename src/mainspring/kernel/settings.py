@@ -39,6 +39,8 @@ class WorkerOptions(TypedDict, total=False):
     grace: float
     page: int
     connections: int
+    helpers: int | None
+    helper_runs: int
     fence: str
     history_days: int
     worker_id: UUID | None
@@ -57,6 +59,9 @@ class WorkerSettings:
     page: int = 1000  # visits read and settled at once
     # Connections of its own at most; those on which tasks run their SQL are not among them.
     connections: int = 6
+    # Processes beside it, for functions with executor="process"; None: as many as there are processors.
+    helpers: int | None = None
+    helper_runs: int = 1000  # then another one takes its place
     fence: str = "cancel"  # 'exit': a run that cannot be stopped in time ends the process
     history_days: int = 30
     # Under which it joins first (later under new ones), for whoever will see its process end.
@@ -71,6 +76,9 @@ class WorkerSettings:
         check_number("grace", self.grace, 0, 86_400)
         check_whole("page", self.page, 1, 5_000)
         check_whole("connections", self.connections, LEAST_CONNECTIONS, 1_000)
+        if self.helpers is not None:
+            check_whole("helpers", self.helpers, 1, 1_000)
+        check_whole("helper_runs", self.helper_runs, 1, 1_000_000_000)
         check_whole("history_days", self.history_days, 1, 36_500)
         if self.fence not in ("cancel", "exit"):
             raise InvalidSetting(f"fence must be 'cancel' or 'exit', got {self.fence!r}")

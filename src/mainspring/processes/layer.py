@@ -63,6 +63,9 @@ class ProcessLayer(Layer):
         return queue
 
     def _actor(self, callee: Task[..., Any] | AnyProcess) -> FunctionActor:
+        helpers = None
+        if isinstance(callee, Task) and callee.settings.executor == "process":
+            helpers = self._tasks.helpers
         return FunctionActor(
             callee,
             self._tasks.executor,
@@ -70,6 +73,7 @@ class ProcessLayer(Layer):
             self._registry.versions,
             shard_count=self._shard_count,
             seams=self.runtime,
+            helpers=helpers,
         )
 
     async def open(self) -> None:

@@ -1,12 +1,13 @@
-"""Plain tasks as a layer: their queues, the threads and connections that they use."""
+"""Plain tasks as a layer: their queues, the threads, helpers and connections that they use."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
 from mainspring.db.database import Database
-from mainspring.kernel import Layer, QueueSettings, Run, WorkerPort
+from mainspring.kernel import Layer, QueueSettings, Run, WorkerPort, WorkerSettings
 from mainspring.tasks.declare.task import Task
+from mainspring.tasks.helpers.helpers import Helpers
 from mainspring.tasks.run.connections import Connections
 from mainspring.tasks.run.execute import Executor
 from mainspring.tasks.run.queue import never_run, queue_settings
@@ -21,31 +22,40 @@ class TaskLayer(Layer):
         worker: WorkerPort,
         tasks: Mapping[str, Task[..., object]],
         *,
-        slots: int,
+        settings: WorkerSettings,
     ) -> None:
         self._database = database
         self._worker = worker
         self._tasks = tasks
+        self._pool = settings.pool
         self.connections = Connections(database, worker)
-        self.executor = Executor(self.connections, threads=slots)
+        self.executor = Executor(self.connections, threads=settings.concurrency)
+        self.helpers = Helpers(worker, settings.helpers, runs_each=settings.helper_runs)
 
     def queues(self, pool: str) -> Sequence[QueueSettings]:
         return [self.queue(task) for task in self._tasks.values()]
 
     def queue(self, task: Task[..., object]) -> QueueSettings:
         """The queue of one task."""
+        if task.settings.executor == "process":
+            return self.helpers.queue(task)
         handler = never_run if task.settings.remote else self.executor.handler(task)
         return queue_settings(task, handler)
 
     def pools(self) -> Collection[str]:
         return {task.settings.pool for task in self._tasks.values()}
 
+    async def start(self) -> None:
+        self.helpers.start(self._pool)
+
     def interrupt(self, runs: Sequence[Run]) -> None:
         self.executor.interrupt(runs)
+        self.helpers.interrupt(runs)
 
     def cut(self, *, threads_only: bool) -> None:
         self.connections.in_use.cut(threads_only=threads_only)
 
     async def close(self) -> None:
+        await self.helpers.close()
         self.executor.close()
         await self.connections.close()

@@ -23,6 +23,7 @@ from mainspring.processes.run.context import ProcessContext, Seams
 from mainspring.tasks.declare.recording import Records, recorder
 from mainspring.tasks.declare.signature import Signature
 from mainspring.tasks.declare.task import Task
+from mainspring.tasks.helpers.helpers import Helpers
 from mainspring.tasks.run.connections import Connections
 from mainspring.tasks.run.context import concluded
 from mainspring.tasks.run.execute import Executor
@@ -40,7 +41,9 @@ class FunctionActor:
         *,
         shard_count: int,
         seams: Seams,
+        helpers: Helpers | None = None,
     ) -> None:
+        """`helpers`: those in which its runs have processes of their own."""
         self.name = callee.name
         self._function: Callable[..., Any] = callee.function
         self._signature: Signature = callee.signature
@@ -52,12 +55,15 @@ class FunctionActor:
         self._versions = versions
         self._shard_count = shard_count
         self._seams = seams
+        self._callee = callee
+        self._helpers = helpers
 
     async def decide(self, task_input: TaskInput, run: Run) -> Decision:
         """Run the function with what the task was given."""
         try:
             args = self._versions.upcast(self.name, task_input.args_version, task_input.args)
-            arguments = self._signature.decode(fill(args, task_input.inputs))
+            payload = fill(args, task_input.inputs)
+            arguments = self._signature.decode(payload)
         except InvalidArguments as error:
             is_newer = task_input.args_version > self._versions.of(self.name)
             raise Unread(error, is_newer=is_newer) from error
@@ -68,6 +74,8 @@ class FunctionActor:
                 run, self._signature.encode_result, self._connections, self._timeout, task_input,
                 records, self._shard_count, self._seams,
             )  # fmt: skip
+        if self._helpers is not None and isinstance(self._callee, Task):
+            return Recorded(result=await self._helpers.call(run, self._callee, payload, context))
         if records is None:
             returned = await self._call(run, arguments)
         else:

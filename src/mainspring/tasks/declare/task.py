@@ -80,6 +80,8 @@ class TaskSettings:
     task_timeout: float | None = None
     on_task_timeout: str = "slide"
     remote: bool = False  # its runs are pulled by an actor elsewhere
+    executor: str | None = None  # "process": in a helper
+    memory_max: int | None = None  # bytes that its helper may have
 
     def __post_init__(self) -> None:
         if self.cron is not None and not isinstance(self.cron, str):

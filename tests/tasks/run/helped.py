@@ -1,0 +1,117 @@
+"""Functions that helpers run: at the top of a module, where a process of its own finds them."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import logging
+import os
+import signal
+import time
+from pathlib import Path
+
+from mainspring import Context, RetryAfter
+
+log = logging.getLogger("helped")
+
+
+class OutOfPaper(Exception):
+    def __init__(self, tray: int, *, colour: str) -> None:
+        super().__init__(f"tray {tray} has no {colour} paper")
+
+
+def who(number: int) -> tuple[int, int]:
+    return number, os.getpid()
+
+
+async def who_async(number: int) -> tuple[int, int]:
+    await asyncio.sleep(0)
+    return number, os.getpid()
+
+
+def crash(how: str) -> None:
+    if how == "signal":
+        ctypes.string_at(0)
+    elif how == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif how == "with a child of its own":
+        if os.fork() == 0:
+            time.sleep(60)
+        os._exit(4)
+    os._exit(3)
+
+
+def crash_once(mark: str) -> str:
+    if not Path(mark).exists():
+        Path(mark).touch()
+        os._exit(3)
+    return "survived"
+
+
+def refuse(tray: int) -> None:
+    raise OutOfPaper(tray, colour="green")
+
+
+def come_later(mark: str) -> str:
+    if not Path(mark).exists():
+        Path(mark).touch()
+        raise RetryAfter(0.01, "not yet")
+    return "later"
+
+
+def devour(size: int) -> int:
+    return len(bytearray(size))
+
+
+def leave() -> None:
+    raise SystemExit(3)
+
+
+def facts(ctx: Context) -> dict[str, str | int | None]:
+    log.warning("paper %s", "jam", extra={"tray": 2})
+    print("this is no message")
+    assert ctx.worker_id is not None
+    ctx.set_result({"key": ctx.idempotency_key, "group": ctx.group, "attempt": ctx.attempt})
+    return None  # type: ignore[return-value]
+
+
+def commit(ctx: Context) -> None:
+    with ctx.transaction():
+        pass
+
+
+def until_told(ctx: Context, mark: str) -> str:
+    Path(mark).touch()
+    assert not ctx.cancelled
+    ctx.cancelled.wait(60)
+    Path(mark).write_text("cleaned up")
+    return "half a result"
+
+
+def never_asks(mark: str) -> None:
+    Path(mark).touch()
+    try:
+        time.sleep(60)
+    finally:
+        Path(mark).write_text("cleaned up")
+
+
+async def awaits(mark: str) -> None:
+    Path(mark).touch()  # noqa: ASYNC240
+    try:
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        Path(mark).write_text("cleaned up")  # noqa: ASYNC240
+        raise
+
+
+def deaf(mark: str) -> None:
+    """Nothing in Python can end it."""
+    Path(mark).write_text(str(os.getpid()))
+    libc = ctypes.PyDLL(None)  # keeps the interpreter's lock
+    while True:
+        libc.usleep(100_000)
+
+
+def double(number: int) -> int:
+    return 2 * number
