@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from driven_intake import LEVELS, QUEUE, Driven, Memory, TwoLevels, visit
 
-from mainspring.kernel.read.orders import Cursor, LevelName, Pages, Read, Reading, Room
+from mainspring.kernel.read.orders import LevelName, Pages, Read, Reading, Room
+from mainspring.kernel.run.queue import Cursor
 from mainspring.kernel.visit import END, LAST_KEY, Position, Visit
 
 KEYS = "abc"

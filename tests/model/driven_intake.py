@@ -10,8 +10,9 @@ from uuid import UUID
 
 from mainspring.kernel.outcome import Done, Outcome
 from mainspring.kernel.read.intake import Intake
-from mainspring.kernel.read.orders import Cursor, Order, Room
+from mainspring.kernel.read.orders import Order, Room
 from mainspring.kernel.run.buffer import Buffer
+from mainspring.kernel.run.queue import Cursor
 from mainspring.kernel.settings import QueueSettings, WorkerSettings
 from mainspring.kernel.tuning import Tuning
 from mainspring.kernel.visit import Run, Visit

@@ -53,22 +53,6 @@ class Reconnecting:
         await asyncio.sleep(self.failed(error, **facts))
 
 
-async def for_ever(
-    step: Callable[[], Awaitable[None]],
-    event: str,
-    failed: Callable[[], dict[str, object] | None] = lambda: None,
-) -> None:
-    """Do a step again and again, through any outage. `failed` is told of one that failed, before the
-    next; what it returns is said with the event."""
-    reconnecting = Reconnecting(event)
-    while True:
-        try:
-            await step()
-            reconnecting._tries = 0  # worked(), without a call: this is what a worker does all day
-        except Exception as error:
-            await reconnecting.wait(error, **failed() or {})
-
-
 class Line:
     """One asyncpg connection for one loop alone."""
 

@@ -18,12 +18,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from enum import IntEnum
 from types import TracebackType
 
 from mainspring.db.connect.outage import is_transient
 from mainspring.db.database import Connection, Database
+from mainspring.db.reconnecting import Reconnecting
 from mainspring.errors import DatabaseUnavailable
 
 PLAIN: Mapping[str, str] = {}
@@ -83,6 +84,23 @@ class SharedLine:
         or a cancel, the connection is dropped.
         """
         return self
+
+    async def serve(
+        self,
+        step: Callable[[], Awaitable[None]],
+        event: str,
+        failed: Callable[[], dict[str, object] | None] = lambda: None,
+    ) -> None:
+        """Do a step again and again, through any outage. `failed` is told of one that failed, before the
+        next; what it returns is said with the event."""
+        outage: Reconnecting | None = None
+        while True:
+            try:
+                await step()
+                outage = None
+            except Exception as error:
+                outage = outage or Reconnecting(event)
+                await outage.wait(error, **failed() or {})
 
     async def __aenter__(self) -> Connection:
         await self.lock.acquire()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from asyncio import CancelledError
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -95,12 +96,14 @@ def told_to_end(run: Run, outcome: Outcome) -> Outcome:
     return CANCELLED if run.stopped == "cancelled" and not run.settled else outcome
 
 
-def outcome_of_error(run: Run, error: BaseException) -> Outcome | None:
+def outcome_of_error(run: Run, error: BaseException, *, is_closing: bool = False) -> Outcome | None:
     """What the exception of a run leads to: its handler's own failure, or a stop from outside. None: the
-    run counts for nothing."""
+    run counts for nothing, as when it is cancelled while its worker stops."""
     if run.settled:
         return Done()  # by a transaction of its own: what came after changes nothing
     if run.stopped in ("fenced", "stopping", "gone"):
+        return None
+    if is_closing and run.stopped is None and isinstance(error, CancelledError):
         return None
     if run.stopped == "cancelled":
         return CANCELLED

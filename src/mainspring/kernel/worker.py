@@ -352,7 +352,11 @@ class Worker:
     def _settled(self, runs: Sequence[Run], answer: str) -> None:
         """The database has answered for these: places are free, and visits that go on are read again."""
         self.owned.end(runs)
-        freed = self.buffer.settled(self.runner.in_place(runs))
+        placed = runs
+        if self.runner.hanging.had_any:
+            # The places of those that were overtaken were given up then: others may have them.
+            placed = [run for run in runs if not run.hangs or run.stopped is not None]
+        freed = self.buffer.settled(placed)
         if self.reader.settled(runs, answer) or freed:
             self.runner.fill()
 

@@ -48,7 +48,7 @@ class Lines:
         await self._send(statement, values)
 
     async def _send(self, statement: Statement, values: Values) -> Sequence[Record]:
-        reconnecting = Reconnecting("desk.waiting")
+        outage: Reconnecting | None = None
         while True:
             try:
                 async with self._desk.use() as connection:
@@ -56,7 +56,8 @@ class Lines:
             except Exception as error:
                 if not is_transient(error):
                     raise
-                await reconnecting.wait(error)
+                outage = outage or Reconnecting("desk.waiting")
+                await outage.wait(error)
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:

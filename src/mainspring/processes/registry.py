@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import msgspec
 
-from mainspring.db.caller import Caller, Verb, tx_on, tx_on_sync
+from mainspring.db.caller import Caller, Verb, caller_tx, caller_tx_sync
 from mainspring.db.database import Database
 from mainspring.db.pool import AsyncPool, SyncPool
 from mainspring.db.shared import SharedLine
@@ -268,12 +268,15 @@ class Registry:
 
     async def _run_on(self, on: Caller | None, steps: Steps[T], verb: str) -> T:
         """In the caller's transaction, or in one of our own."""
-        pool = await self._app.pool()
-        async with tx_on(on, pool, Verb(verb, f"{verb}_sync")) as tx:
+        if on is None:
+            return await self.run_steps(steps)
+        async with caller_tx(on, await self._app.pool(), Verb(verb, f"{verb}_sync")) as tx:
             return await tx.follow(steps)
 
     def _run_on_sync(self, on: Caller | None, steps: Steps[T], verb: str) -> T:
-        with tx_on_sync(on, self._app.sync_pool(), Verb(f"{verb}_sync", verb)) as tx:
+        if on is None:
+            return self.run_steps_sync(steps)
+        with caller_tx_sync(on, self._app.sync_pool(), Verb(f"{verb}_sync", verb)) as tx:
             return tx.follow(steps)
 
     def _found(self, type: str, process: ProcessOutcome | None) -> Found:

@@ -59,6 +59,7 @@ from mainspring.processes.structural.check import FAIL
 from mainspring.processes.structural.not_run import overdue, stopped, too_late
 from mainspring.processes.structural.race import Racing
 from mainspring.tasks.declare.promise import Failure
+from mainspring.tasks.run.execute import by_payload
 
 log = logging.getLogger("mainspring")
 # A step that newer code recorded is looked at again after so long: a worker that reads it may have come.
@@ -110,12 +111,11 @@ class Processes:
         """The queue of an actor. `plain` handles its visits that belong to no process."""
 
         def handle(run: Run) -> Awaitable[Outcome]:
-            if plain is not None and not run.visit.payload.startswith(MARK):
-                return plain(run)  # no coroutine of ours around it: this is every plain task's way
             run.settings = in_force.settings
             return self._run_task(run, actor.decide)
 
-        settings = replace(settings, handler=handle)
+        handler = handle if plain is None else by_payload(MARK, handle, plain)
+        settings = replace(settings, handler=handler)
         in_force = self._policies[settings.name] = PolicyInForce(settings)
         return replace(settings, terms=in_force)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from uuid import UUID
 
-from mainspring.kernel.read.orders import Cursor
+from mainspring.kernel.run.queue import Cursor
 from mainspring.kernel.visit import START, Visit
 
 OVERLAP = 0.5

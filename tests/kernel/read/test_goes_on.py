@@ -9,7 +9,7 @@ import pytest
 from mainspring import clock
 from mainspring.db.database import Database
 from mainspring.kernel.outcome import Again, Done, Outcome, Retry
-from mainspring.kernel.read.orders import Cursor
+from mainspring.kernel.run.queue import Cursor
 from mainspring.kernel.settings import WorkerSettings
 from mainspring.kernel.visit import Run, instant
 from mainspring.kernel.worker import Worker

@@ -1,8 +1,8 @@
 """Reading: due visits of this worker's shards come from the database into memory.
 
-intake.py        decides what is read next, and when: cursors, looks back, sweeps and sleep
+intake.py        decides what is read next, and when: looks back, sweeps and sleep
 listener.py      listens for notifications, so that an idle worker starts within milliseconds
-orders.py        up to where each level was read, and what the intake tells the reader to do
+orders.py        what the intake tells the reader to do
 reader.py        reads what the intake says, and brings due visits into the buffer
 sleeper.py       somebody who waits for due visits though it is no worker
 sql/             the statements that they send, one a file

@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from mainspring.kernel.outcome import Again, Postponed, Retry
 from mainspring.kernel.read.orders import (
     Ask,
-    Cursor,
     Flag,
     LevelName,
     Order,
@@ -28,7 +27,7 @@ from mainspring.kernel.read.orders import (
 )
 from mainspring.kernel.run.buffer import Buffer
 from mainspring.kernel.run.fairness import BACKGROUND_BELOW
-from mainspring.kernel.run.queue import QueueState
+from mainspring.kernel.run.queue import Cursor, QueueState
 from mainspring.kernel.settings import WorkerSettings
 from mainspring.kernel.tuning import Tuning
 from mainspring.kernel.visit import DEFAULT_PRIORITY, END, PRIORITIES, START, Position, Run, Visit

@@ -17,7 +17,6 @@ from uuid import UUID
 
 from mainspring import clock, crash_points
 from mainspring.db.database import Database
-from mainspring.db.reconnecting import for_ever
 from mainspring.db.shared import SharedLine
 from mainspring.kernel.outcome import Done
 from mainspring.kernel.owned import Owned
@@ -106,7 +105,7 @@ class Reader:
 
     async def run(self) -> None:
         """Read for ever, through any outage."""
-        await for_ever(self._step, "read.waiting", self._failed)
+        await self._line.serve(self._step, "read.waiting", self._failed)
 
     def _failed(self) -> None:
         self._asleep_as = None
@@ -178,7 +177,8 @@ class Reader:
                 worker_id=self._owned.worker_id,
             )
             visits += read.visits(rows)
-        crash_points.passed("page.read")
+        if crash_points.listener is not None:
+            crash_points.passed("page.read")
         if self._prepares and visits:
             await self._prepare(visits)
         return visits

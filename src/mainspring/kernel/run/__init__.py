@@ -5,9 +5,9 @@ doubted.py     what waits and is said to be gone is read again before it starts
 fairness.py    which visit starts next, and whether it may, as far as other queues are concerned
 hanging.py     stops runs; those that do not end go on outside of their slots
 loop_watch.py  finds out that a task blocks the event loop, and on which line
-queue.py       a queue in memory: its settings, limits, groups, known keys and waiting visits
+queue.py       a queue in memory: settings, limits, groups, how far it was read, and what waits
 run_log.py     the log events of runs: began, held, ended, failed
-runner.py      the slots: start a run, wait for it, stop it, note its outcome
+runner.py      the slots: call a handler, wait for it, stop it, note its outcome
 suspects.py    visits that may have killed a worker are started a few at a time
-suspended.py   calls a handler up to where it first suspends, then the rest, in its own context
+suspended.py   the rest of a handler that has suspended, in its own context
 """

@@ -9,11 +9,12 @@ alone: its slot goes on.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from mainspring import clock, crash_points
-from mainspring.kernel.outcome import Outcome
+from mainspring.kernel.outcome import Expired, Outcome
 from mainspring.kernel.owned import Owned
 from mainspring.kernel.retry import outcome_of_error, told_to_end
 from mainspring.kernel.run import run_log
@@ -21,7 +22,7 @@ from mainspring.kernel.run.buffer import Buffer
 from mainspring.kernel.run.doubted import Doubted
 from mainspring.kernel.run.hanging import Hanging
 from mainspring.kernel.run.suspects import Suspects
-from mainspring.kernel.run.suspended import Suspended, begin
+from mainspring.kernel.run.suspended import Suspended, running
 from mainspring.kernel.visit import Run, Tokens, Visit
 
 log = logging.getLogger("mainspring")
@@ -140,7 +141,8 @@ class Runner:
                 if not await self._hold_first(run):
                     return run, None
                 if run.suspect:
-                    self._tried_soon(run)
+                    after = self.suspects.seconds(run)  # others try, though it has not ended
+                    asyncio.get_running_loop().call_later(after, self._tried, run)
             alone = holds_first or run.settings.slots is not None
             run, suspended = self._run_on(run, slot, alone=alone)
             if suspended is not None:
@@ -240,7 +242,7 @@ class Runner:
                 try:
                     outcome = begin(run)
                 except BaseException as error:
-                    outcome = self._outcome_of_error(run, error)
+                    outcome = outcome_of_error(run, error, is_closing=self._closing)
                 if isinstance(outcome, Suspended):
                     return run, outcome
                 if outcome is None:
@@ -272,7 +274,7 @@ class Runner:
         try:
             outcome = await suspended
         except BaseException as error:
-            outcome = self._outcome_of_error(run, error)
+            outcome = outcome_of_error(run, error, is_closing=self._closing)
         else:
             if run.stopped is not None:
                 outcome = told_to_end(run, outcome)
@@ -290,13 +292,11 @@ class Runner:
 
     def _go_on_without(self, run: Run) -> None:
         """It hangs from now on: its slot is others'."""
-        self._slots.discard(run.slot)
-        self._beside.discard(run.slot)
-        self._own.discard(run.slot)
-        stopped = run.stopped is not None
-        self._conclude(
-            run, self._outcome_of_error(run, asyncio.CancelledError()) if stopped else None
-        )
+        for slots in (self._slots, self._beside, self._own):
+            slots.discard(run.slot)
+        error = asyncio.CancelledError()
+        outcome = outcome_of_error(run, error) if run.stopped is not None else None
+        self._conclude(run, outcome)
         self.fill()
 
     def _conclude(self, run: Run, outcome: Outcome | None) -> None:
@@ -325,12 +325,6 @@ class Runner:
         if run.ends_turn:
             self.buffer.turn_over(run.visit)  # its slot goes on with whoever waited
 
-    def in_place(self, runs: Sequence[Run]) -> Sequence[Run]:
-        """Without those that were overtaken: their places were given up then, and others may have them."""
-        if not self.hanging.had_any:
-            return runs
-        return [run for run in runs if not run.hangs or run.stopped is not None]
-
     async def _hold_first(self, run: Run) -> bool:
         """Hold before the start; a visit that cannot be held is not started."""
         try:
@@ -347,27 +341,11 @@ class Runner:
             self._drop_run(run, self._tuning.hold_again)
         return held
 
-    def _outcome_of_error(self, run: Run, error: BaseException) -> Outcome | None:
-        """What an exception means; None: the run counts for nothing, as when its worker stops."""
-        is_stop = self._closing and isinstance(error, asyncio.CancelledError)
-        if is_stop and run.stopped is None and not run.settled:
-            return None
-        return outcome_of_error(run, error)
-
     def _tried(self, run: Run) -> None:
         """This run, at its end or when it has lasted long, lets others try that waited for it."""
         if run.suspect:
             self.suspects.ended(run)
         self.fill()
-
-    def _tried_soon(self, run: Run) -> None:
-        """Others try when this one has lasted long enough, though it has not ended."""
-
-        def tried() -> None:
-            if run.suspect:
-                self._tried(run)
-
-        asyncio.get_running_loop().call_later(self.suspects.seconds(run), tried)
 
     def _drop_run(self, run: Run, after: float = 0.0) -> None:
         """The run counts for nothing: it is not settled, whoever owns the shard will run it again."""
@@ -402,3 +380,21 @@ class Runner:
                 return False
             await asyncio.wait(slots, timeout=min(left, self._tuning.stop_look))
         return True
+
+
+def begin(run: Run) -> Suspended | Outcome:
+    """Call its handler up to where it first suspends. Returns what is left of it, or what it came to."""
+    if crash_points.listener is not None:
+        crash_points.passed("run.started")
+    expires_at = run.visit.expires_at
+    if expires_at is not None and expires_at.timestamp() <= run.started:
+        return Expired()
+    in_context = contextvars.Context().run
+    in_context(running.set, run)
+    coroutine = run.settings.handler(run)
+    try:
+        first = in_context(coroutine.send, None)
+    except StopIteration as end:
+        outcome: Outcome = end.value
+        return outcome
+    return Suspended(coroutine, in_context, first)

@@ -1,4 +1,4 @@
-"""Calling a handler: up to where it first suspends, and then the rest of it, in the run's own context."""
+"""The rest of a handler that has suspended, in the run's own context; and whose code is at hand."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ import contextvars
 from collections.abc import Callable, Generator
 from typing import Any, cast
 
-from mainspring import crash_points
-from mainspring.kernel.outcome import Expired, Outcome
 from mainspring.kernel.visit import Run
 
 # The run that the code at hand belongs to: known in its context, its threads and its background tasks.
 running: contextvars.ContextVar[Run | None] = contextvars.ContextVar(
     "mainspring.running", default=None
 )
-_EMPTY = contextvars.Context()
 _SENT: Any = object()
 
 
@@ -49,21 +46,3 @@ class Suspended:
 
     def close(self) -> None:
         self._run(self._coroutine.close)
-
-
-def begin(run: Run) -> Suspended | Outcome:
-    """Call its handler up to where it first suspends. Returns what is left of it, or what it came to."""
-    if crash_points.listener is not None:
-        crash_points.passed("run.started")
-    expires_at = run.visit.expires_at
-    if expires_at is not None and expires_at.timestamp() <= run.started:
-        return Expired()
-    in_context = _EMPTY.copy().run
-    in_context(running.set, run)
-    coroutine = run.settings.handler(run)
-    try:
-        first = in_context(coroutine.send, None)
-    except StopIteration as end:
-        outcome: Outcome = end.value
-        return outcome
-    return Suspended(coroutine, in_context, first)

@@ -8,7 +8,7 @@ import ctypes
 import inspect
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from mainspring.db.connect.attempt import STARTING
@@ -135,6 +135,16 @@ class Executor:
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def by_payload(mark: str, marked: Handler, plain: Handler) -> Handler:
+    """A handler of two kinds of visits: those whose payload begins with a mark, and all others."""
+
+    def handle(run: Run) -> Awaitable[Outcome]:
+        # No coroutine of ours around either: this is every plain task's way.
+        return marked(run) if run.visit.payload.startswith(mark) else plain(run)
+
+    return handle
 
 
 def _raise_in(thread: int, error: type[BaseException] | None) -> None:
