@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -29,7 +30,7 @@ OTHER = "whsec_" + base64.b64encode(b"76543210fedcba9876543210").decode()
 class Receiver:
     """Takes events; says what the test wants it to say."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.status, self.headers = 204, dict[str, str]()
         self.got: list[tuple[dict[str, str], bytes]] = []
         receiver = self
@@ -49,7 +50,10 @@ class Receiver:
                 return
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/events"
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
+        self.port = self._server.server_port
+        self.url = f"http://127.0.0.1:{self.port}/events"
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
 

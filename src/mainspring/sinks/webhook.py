@@ -13,6 +13,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import ssl
 import time
 from collections.abc import Collection, Sequence
 from email.utils import parsedate_to_datetime
@@ -52,7 +53,8 @@ class Webhook:
 
     `secrets` are those of Standard Webhooks ("whsec_..."); with two, both sign, so a receiver can change
     from one to the other. The URL is https, or http on this machine; `insecure=True` allows any http.
-    A host in a private network is refused unless `private=True`.
+    A host in a private network is refused unless `private=True`. `ca` is a file in PEM with the authority
+    of the receiver's certificate, where that is one of your own.
     """
 
     decodes = False  # it sends JSON as the database has it
@@ -69,9 +71,11 @@ class Webhook:
         headers: dict[str, str] | None = None,
         insecure: bool = False,
         private: bool = False,
+        ca: str | None = None,
     ) -> None:
         _check_url(url, insecure)
         self.url = url
+        self._trust = None if ca is None else _trusting(ca)
         self._keys = [_key(s) for s in ([secrets] if isinstance(secrets, str) else secrets)]
         if not self._keys:
             raise InvalidSetting("a webhook needs a secret to sign with: secrets='whsec_...'")
@@ -94,15 +98,18 @@ class Webhook:
         headers = signed(self._keys, event.idempotency_key, int(time.time()), body)
         headers["content-type"] = "application/cloudevents+json; charset=utf-8"
         headers["user-agent"] = "mainspring"
+        address = ""
         try:
             async with asyncio.timeout(SECONDS):
-                request = await self._request(body, {**self._headers, **headers})
+                address = await self._addresses.checked()
+                request = self._request(address, body, {**self._headers, **headers})
                 response = await self._opened().handle_async_request(request)
                 try:
                     said = await _start_of(response)
                 finally:
                     await response.aclose()
         except (httpx.HTTPError, OSError, TimeoutError) as error:
+            self._addresses.failed(address)
             text = str(error) or type(error).__name__
             raise EndpointAway(f"{self.address}: {text}") from error
         status = response.status_code
@@ -117,10 +124,9 @@ class Webhook:
             raise ReceiverGone(text)
         raise EndpointAway(text, retry_after=_retry_after(response))
 
-    async def _request(self, body: bytes, headers: dict[str, str]) -> httpx.Request:
+    def _request(self, address: str, body: bytes, headers: dict[str, str]) -> httpx.Request:
         """To the checked address; the host's name is what is asked for and what the certificate is of."""
         url = httpx.URL(self.url)
-        address = await self._addresses.checked()
         return httpx.Request(
             "POST",
             url.copy_with(host=address),
@@ -133,7 +139,8 @@ class Webhook:
         """Not a client of httpx: that would log each URL, secrets in it included, and keep cookies."""
         if self._transport is None:
             # Of the environment nothing counts: a proxy would look the name up by itself.
-            self._transport = httpx.AsyncHTTPTransport(trust_env=False)
+            verify = True if self._trust is None else self._trust
+            self._transport = httpx.AsyncHTTPTransport(trust_env=False, verify=verify)
         return self._transport
 
     async def probe(self) -> None:
@@ -169,6 +176,13 @@ def _key(secret: str) -> bytes:
             "a webhook's secret must be 'whsec_' and at least 16 bytes in base64 (its value is not shown)"
         )
     return key
+
+
+def _trusting(ca: str) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except OSError as error:  # ssl.SSLError is one
+        raise InvalidSetting(f"ca={ca!r} is no file of certificates in PEM: {error}") from error
 
 
 def _check_url(url: str, insecure: bool) -> None:
