@@ -225,7 +225,7 @@ def test_every_error_that_a_caller_can_mend_has_a_status() -> None:
         *("InvalidTrigger", "InvalidChunk", "UnknownFormat", "PromiseMisused", "PromiseAttribute"),
         *("OutcomeFailed", "InvalidDecision", "NoDecider", "InvalidProcess", "WorkTimeout"),
         *("ProcessFailed", "MissingExtra", "EndpointAway", "EventRefused", "ReceiverGone"),
-        *("PutOff", "StageFailed", "InvalidAnswer"),
+        "RetryAfter",  # said by a task to its worker
     }
     kinds = [
         kind

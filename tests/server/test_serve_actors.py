@@ -78,6 +78,32 @@ def test_a_failed_call_is_retried_and_then_parked(client: Client, served: Served
     assert client.tasks.get(other).error == "CardError: no card"
 
 
+@pytest.mark.parametrize("answer", ["result", "failure", "release"])
+def test_a_call_that_is_cancelled_while_an_actor_has_it(
+    client: Client, served: Served, answer: str
+) -> None:
+    """P4, T8: its beat says so; a result that was on its way has won, nobody else has the task again."""
+    waits = client.tasks.enqueue("card.charge", {"order": 3})
+    assert client.tasks.cancel(waits) == "cancelled"
+    call = client.tasks.enqueue("card.charge", {"order": 4})
+    [task] = client.actors.pull("card.charge").tasks
+    assert client.tasks.cancel(call) == "running"
+    assert client.actors.beat([task.ticket])[0].stop == "cancelled"
+    if answer == "result":
+        assert client.actors.complete(task.ticket, "paid").settled_as == "accepted"
+    elif answer == "failure":
+        assert client.actors.fail(task.ticket, OSError("no line")).settled_as == "accepted"
+    else:
+        assert client.actors.release(task.ticket).settled_as == "accepted"
+    found = client.tasks.get(call)
+    if answer == "result":
+        assert (found.state, found.result) == ("done", "paid")
+    else:
+        assert (found.state, found.error) == ("cancelled", "cancelled by local")
+    assert client.actors.pull("card.charge").tasks == []
+    assert visits(served.url) == []
+
+
 def test_what_is_given_back_is_due_at_once_and_no_attempt(client: Client, served: Served) -> None:
     """P4: release leaves attempts as they were, also when it is sent twice."""
     client.tasks.enqueue("card.charge", {"order": 4})

@@ -23,6 +23,7 @@ _STATUSES: tuple[tuple[type[errors.MainspringError], str], ...] = (
     (errors.UnknownKind, "NOT_FOUND"),
     (errors.UnknownStage, "NOT_FOUND"),
     (errors.IdInUse, "ALREADY_EXISTS"),
+    (errors.AlreadyEnqueued, "ALREADY_EXISTS"),
     (errors.WentBack, "FAILED_PRECONDITION"),
     (errors.MovedOn, "FAILED_PRECONDITION"),
     (errors.Refused, "FAILED_PRECONDITION"),

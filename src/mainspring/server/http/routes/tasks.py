@@ -90,7 +90,7 @@ class CallNow(msgspec.Struct):
 
 
 class CancelledCall(msgspec.Struct):
-    """How the call stands now: cancelled, unless a run was under way or it had ended before."""
+    """How the call stands now: cancelled; running, while its run is told to end; or as it had ended."""
 
     task: str
     id: str
