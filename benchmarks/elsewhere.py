@@ -1,9 +1,10 @@
 """Entity changes through five stages, of which none, one or all are in another process: what that costs.
 
 `python -m benchmarks.elsewhere [CHANGES]` measures all of them in turn on one private server, and prints
-the ratios. Another one has a stage whose service hangs: the rate is that of the four others. Only one of
-the stages writes; it is the first to be elsewhere. The service is this project's, in Python, on the same
-cores.
+the ratios. Others have a stage whose service is away, or hangs: the rate is that of the four others; or
+one sink more, which takes what it is given. Then lone changes: how long after its commit what a stage makes
+of it stands in the row. Only one of the stages writes; it is the first to be elsewhere. The service is this
+project's, in Python, on the same cores.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -20,13 +22,15 @@ import psycopg
 import uvloop
 
 from benchmarks.listings import QUIET
-from mainspring import Mainspring, Untouched, Update
+from mainspring import Mainspring, Saved, Untouched, Update
 from mainspring.stage_service import ServedStage, StageServer
 from mainspring.testing import TestServer
 
 CHANGES = 10_000
 SLOTS = 1000
 NAMES = ("price", *QUIET)
+LONE = 60
+NOBODY = "1"  # a port at which nobody listens
 
 
 class Quiet(ServedStage):
@@ -44,6 +48,13 @@ class Quiet(ServedStage):
         if self.stage == "price":
             return Update(price=len(item.entity["title"]))
         return Untouched()
+
+
+class Taker:
+    """A sink that takes what it is given."""
+
+    async def send_many(self, groups: list[list[Saved]]) -> list[tuple[int, None]]:
+        return [(len(events), None) for events in groups]
 
 
 def application(url: str, remote: int, port: int, ask: bool) -> Mainspring:
@@ -74,9 +85,12 @@ def application(url: str, remote: int, port: int, ask: bool) -> Mainspring:
     return app
 
 
-async def work(url: str, slots: int, remote: int, port: int, ask: bool) -> tuple[float, float]:
+async def work(url: str, slots: int, remote: int, port: int, how: str) -> tuple[float, float]:
     """Seconds, and seconds of this process's CPU."""
-    async with application(url, remote, port, ask) as app:
+    app = application(url, remote, port, how == "ask")
+    if how == "sink":
+        app.kinds["listing"].sink("taker", Taker())
+    async with app:
         began, cpu = time.perf_counter(), time.process_time()
         await app.run_worker(concurrency=slots, drain=True)
         return time.perf_counter() - began, time.process_time() - cpu
@@ -101,6 +115,25 @@ async def work_beside(url: str, slots: int, port: int, changes: int) -> tuple[fl
                     await asyncio.sleep(0.1)
             seconds = time.perf_counter() - began
         return seconds, time.process_time() - cpu
+
+
+async def lone(url: str, remote: int, port: int) -> tuple[float, float]:
+    """One change after the other at a worker that has nothing else to do: the median of their times."""
+    found = []
+    async with application(url, remote, port, False) as app, app.worker():
+        connection = await psycopg.AsyncConnection.connect(url, autocommit=True)
+        async with connection:
+            for n in range(LONE + 10):
+                await connection.execute("update listing set title = repeat('x', %s)", (n + 100,))
+                began = time.perf_counter()
+                while True:
+                    cursor = await connection.execute("select min(price) from listing")
+                    if await cursor.fetchone() == (n + 100,):
+                        break
+                    await asyncio.sleep(0.0005)
+                found.append(time.perf_counter() - began)
+                await asyncio.sleep(0.05)
+    return statistics.median(found[10:]), 0.0
 
 
 DONE_HERE = """
@@ -146,7 +179,11 @@ def compare(changes: int) -> None:
             service.send_signal(signal.SIGSTOP)
             hanging = measure(server, changes, 1, port, "beside")
             service.send_signal(signal.SIGCONT)
+            away = measure(server, changes, 1, NOBODY, "beside")
+            sink = measure(server, changes, 0, port, "sink")
             last = measure(server, changes, 0, port, "")
+            lone_here = measure(server, 1, 0, port, "lone")
+            lone_there = measure(server, 1, 1, port, "lone")
         finally:
             service.kill()
     seconds, cpu = (first.seconds + last.seconds) / 2, (first.cpu + last.cpu) / 2
@@ -156,6 +193,12 @@ def compare(changes: int) -> None:
     more = (every.cpu - cpu) / (5 * changes) * 1e6
     print(f"worker CPU more per visit elsewhere: {more:.0f} us")
     print(f"the four others while one hangs: {healthy.seconds / hanging.seconds:.2f}")
+    print(f"the four others while one is away: {healthy.seconds / away.seconds:.2f}")
+    print(f"with one sink more: {seconds / sink.seconds:.2f}")
+    more = (lone_there.seconds - lone_here.seconds) * 1000
+    print(
+        f"a lone change: p50 {lone_here.seconds * 1000:.1f} ms here, elsewhere {more:.1f} ms more"
+    )
 
 
 def main() -> None:
@@ -167,8 +210,10 @@ def main() -> None:
         how = sys.argv[6]
         if how == "beside":
             seconds, cpu = uvloop.run(work_beside(url, SLOTS, port, changes))
+        elif how == "lone":
+            seconds, cpu = uvloop.run(lone(url, remote, port))
         else:
-            seconds, cpu = uvloop.run(work(url, SLOTS, remote, port, how == "ask"))
+            seconds, cpu = uvloop.run(work(url, SLOTS, remote, port, how))
         print(json.dumps({"seconds": seconds, "cpu": cpu}))
     else:
         compare(int(what or CHANGES))
