@@ -32,6 +32,7 @@ from mainspring.errors import (
     InvalidTask,
     UnknownTask,
 )
+from mainspring.hooks.registry import Hooks
 from mainspring.host import DatabaseHost
 from mainspring.jobs.schedule import ScheduleSettings
 from mainspring.kernel.layer import Layer
@@ -115,7 +116,8 @@ class Mainspring(DatabaseHost, Advancing):
         check_pool(pool)
         self.default_pool = pool
         self.tasks: dict[str, Task[..., object]] = {}
-        self._enqueuer = Enqueuer(self.pools, self.tasks)
+        self.hooks = Hooks()
+        self._enqueuer = Enqueuer(self.pools, self.tasks, self.hooks)
         self.kinds: dict[str, AnyKind] = {}
         self.reactive_tasks: dict[str, ReactiveTask] = {}
         self.params: dict[str, AnyParam] = {}

@@ -1,6 +1,9 @@
-"""The text of a failure, as it is stored and shown: the exception's type, its message and its place.
+"""The text of a failure, as it is stored and shown: the exception's type, its message, notes and place,
+and the same of what caused it.
 
-Whatever an exception contains, PostgreSQL can store its text, and it has a bound.
+Whatever an exception contains, PostgreSQL can store its text, and it has a bound. Messages and notes are
+as their author wrote them; those that quote what they were given (the server's, and of libraries that check
+values) lose what they quote.
 """
 
 from __future__ import annotations
@@ -17,10 +20,16 @@ from mainspring.shape import told
 
 ERROR_BYTES = 16_000
 GROUP_SHOWN = 3  # of the exceptions of a group
+CHAIN_SHOWN = 5  # exceptions that led to one another
+CAUSE_BYTES = 2_000  # of the message of one that led to it
+NOTES_SHOWN = 10
 FRAMES_SHOWN = 8  # of a traceback, the last ones
 FRAMES_KEPT = 200  # texts of such frames
 # Where calls come through before they are in the user's code: here, and a thread of the pool.
 ENGINE = (f"{Path(__file__).parent}{os.sep}", thread.__file__)
+
+# How the lines begin, besides the first, that say what happened and not where.
+_HEADS = ("note: ", "caused by ", "while handling ")
 
 _frames: dict[tuple[object, ...], str] = {}
 
@@ -40,13 +49,48 @@ def describe(error: BaseException) -> tuple[str, str]:
         leaves = list(_leaves(error))[:GROUP_SHOWN]
         message += "".join(f"; {_name_of(leaf)}: {_message_of(leaf)}" for leaf in leaves)
         shown += leaves
-    frames = ""
+    rest = _notes_of(error)
     for each in shown:
         with suppress(BaseException):
-            frames += _frames_of(each)
+            rest += _frames_of(each)
+    for led, word in _chain(error):
+        rest += f"{word} {_name_of(led)}: {_message_of(led)[:CAUSE_BYTES]}\n{_notes_of(led)}"
+        with suppress(BaseException):
+            rest += _frames_of(led)
     return clean_text(name, 500), clean_text(
-        f"{name}: {message[:ERROR_BYTES]}\n{frames}".rstrip(), ERROR_BYTES
+        f"{name}: {message[:ERROR_BYTES]}\n{rest}".rstrip(), ERROR_BYTES
     )
+
+
+def _chain(error: BaseException) -> Iterator[tuple[BaseException, str]]:
+    """The exceptions that led to this one, the nearest first, and how each did."""
+    seen = {id(error)}
+    for _ in range(CHAIN_SHOWN):
+        if error.__cause__ is not None:
+            error, word = error.__cause__, "caused by"
+        elif error.__context__ is not None and not error.__suppress_context__:
+            error, word = error.__context__, "while handling"
+        else:
+            return
+        if id(error) in seen:
+            return
+        seen.add(id(error))
+        yield error, word
+
+
+def _notes_of(error: BaseException) -> str:
+    """What was added to it on its way, a line or more each."""
+    notes = getattr(error, "__notes__", None)
+    if not isinstance(notes, list | tuple):
+        return ""
+    texts = [note for note in notes if isinstance(note, str)][:NOTES_SHOWN]
+    return "".join(f"note: {text[:CAUSE_BYTES]}\n" for text in texts)
+
+
+def heads(text: str) -> str:
+    """The text of a failure in one line: without the frames, which are indented."""
+    lines = text.splitlines()
+    return "; ".join([lines[0], *(line for line in lines[1:] if line.startswith(_HEADS))])
 
 
 def _name_of(error: BaseException) -> str:
@@ -76,7 +120,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
 def _frames_of(error: BaseException) -> str:
     """The last frames of an exception's traceback as text. To make it takes longer than a small task, and
     failures come from few places: those of the last ones are kept."""
-    trace = each = _below(error.__traceback__)
+    trace = each = below(error.__traceback__)
     places = []
     while each is not None:
         code = each.tb_frame.f_code  # equal to others of the same text in another file
@@ -91,7 +135,7 @@ def _frames_of(error: BaseException) -> str:
     return text
 
 
-def _below(trace: TracebackType | None) -> TracebackType | None:
+def below(trace: TracebackType | None) -> TracebackType | None:
     """A traceback from the user's own code on; all of it where there is none."""
     found = trace
     while found is not None and found.tb_frame.f_code.co_filename.startswith(ENGINE):

@@ -13,6 +13,8 @@ import msgspec
 _MOST = 20  # fields that are named
 # Where msgspec quotes what it was given: "Invalid enum value 'x' - at `$.a`".
 _QUOTED = re.compile(r"^(Invalid (?:enum )?value)\b.*?( - at `.*`)?$", re.DOTALL)
+# Where pydantic does: "[type=int_parsing, input_value='x', input_type=str]".
+_INPUT_VALUE = re.compile(r", input_value=.*(?=, input_type=\w+\])")
 # Where PostgreSQL does: 'invalid input syntax for type integer: "x"'.
 _INPUT = re.compile(r': ".*', re.DOTALL)
 
@@ -44,10 +46,25 @@ def fault(error: Exception) -> str:
 
 
 def told(error: BaseException) -> str:
-    """The text of an error; of the server's own, without rows and inputs that it quotes."""
-    text = str(error)
-    state = getattr(error, "sqlstate", None)
-    if not isinstance(state, str):
-        return text
-    primary = text.partition("\nDETAIL:")[0].partition("\nLINE ")[0].rstrip()
+    """The text of an error, without the values that libraries quote: the server's errors (by whatever
+    driver or ORM they come) and those of who checks values."""
+    source = type(error).__module__.partition(".")[0]
+    if source == "pydantic_core":
+        return _INPUT_VALUE.sub("", str(error))
+    if source == "msgspec" and isinstance(error, Exception):
+        return fault(error)
+    if (server := _of_server(error, source)) is None:
+        text = str(error)
+        return text.partition("\n[SQL: ")[0] if source == "sqlalchemy" else text
+    state = str(getattr(server, "sqlstate", ""))
+    primary = str(server).partition("\nDETAIL:")[0].partition("\nLINE ")[0].rstrip()
     return _INPUT.sub("", primary) if state.startswith("22") else primary
+
+
+def _of_server(error: BaseException, source: str) -> object | None:
+    """The server's error: this one, or that which an ORM has wrapped."""
+    inner = getattr(error, "orig", None) if source == "sqlalchemy" else None
+    if source == "django":
+        inner = error.__cause__
+    found = (each for each in (error, inner) if isinstance(getattr(each, "sqlstate", None), str))
+    return next(found, None)

@@ -35,7 +35,7 @@ ALLOWED: dict[str, dict[str, list[float]]] = {
         "endpoint.py": [400],
         "lease/loop_port.py": [3],
         "read/listener.py": [100],
-        "run/run_log.py": [3, 300, 4000],
+        "run/run_log.py": [3, 1000, 4000],
         "settle/batches.py": [500],
         "settle/settler.py": [1000],
         "worker.py": [3],

@@ -13,7 +13,7 @@ TESTS = Path(__file__).parents[1]
 SOURCE = TESTS.parent / "src" / "mainspring"
 LAYERS = (
     *("kernel", "operate", "jobs", "tasks", "entities", "processes", "reactive", "db"),
-    *("server", "client"),
+    *("server", "client", "hooks"),
 )
 MOST_MODULES = 15  # more than that are no room that a stranger reads at a glance
 

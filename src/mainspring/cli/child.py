@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any
@@ -24,6 +26,7 @@ from mainspring.serve import WornOut, serve
 from mainspring.server.settings import ServeSettings
 
 _PR_SET_PDEATHSIG = 1
+_ATEXIT_SECONDS = 5.0  # for what is flushed at the end of a process
 
 
 class Orders(msgspec.Struct, frozen=True):
@@ -98,6 +101,10 @@ def _door(app: Mainspring, settings: ServeSettings | None) -> AbstractAsyncConte
 
 
 def _leave(code: int) -> None:
+    """End, whatever hangs: not before what users registered with `atexit` has run, but for so long only."""
+    last = threading.Thread(target=atexit._run_exitfuncs, name="mainspring.atexit", daemon=True)
+    last.start()
+    last.join(_ATEXIT_SECONDS)
     log.flush()
     os._exit(code)
 

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
         STEEPEST,
         RetryPolicy,
         judge,
+        outcome_of_error,
         told_to_end,
     )
     from mainspring.kernel.run.fairness import BACKGROUND_BELOW
@@ -105,6 +106,7 @@ if TYPE_CHECKING:
         StopFlag,
         Visit,
         grouped_key,
+        instant,
         new_id,
         new_ids,
         new_visit,
@@ -125,7 +127,8 @@ else:
             "Verdict",
             "port": "WorkerPort",
             "read.sleeper": "Sleeper",
-            "retry": "LONGEST_DELAY MOST_ATTEMPTS RetryPolicy STEEPEST judge told_to_end",
+            "retry": "LONGEST_DELAY MOST_ATTEMPTS RetryPolicy STEEPEST judge "
+            "outcome_of_error told_to_end",
             "run.fairness": "BACKGROUND_BELOW",
             "run.hanging": "MOST_HANGING",
             "settings": "DEFAULT_POOL Handler OWN POSITIVE QueueSettings REMOTE SECONDS STARTS "
@@ -134,6 +137,6 @@ else:
             "settle_values",
             "statements": "SQL:KERNEL_SQL check_page decoded read_now register_queues",
             "visit": "DEFAULT_PRIORITY EARLIEST LATEST PRIORITIES Run START StopFlag Visit "
-            "grouped_key new_id new_ids new_visit rising_ids shard_of shards_of token tokens",
+            "grouped_key instant new_id new_ids new_visit rising_ids shard_of shards_of token tokens",
         },
     )

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from mainspring.db.database import Database
-from mainspring.kernel import Layer, QueueSettings, Run, WorkerPort, WorkerSettings
+from mainspring.hooks.layer import HookLayer
+from mainspring.hooks.registry import Hooks
+from mainspring.kernel import QueueSettings, Run, WorkerPort, WorkerSettings
 from mainspring.tasks.declare.task import Task
 from mainspring.tasks.helpers.helpers import Helpers
 from mainspring.tasks.run.connections import Connections
@@ -13,7 +15,7 @@ from mainspring.tasks.run.execute import Executor
 from mainspring.tasks.run.queue import never_run, queue_settings
 
 
-class TaskLayer(Layer):
+class TaskLayer(HookLayer):
     """The tasks of an application in one worker. Other layers run users' functions by its executor."""
 
     def __init__(
@@ -21,15 +23,19 @@ class TaskLayer(Layer):
         database: Database,
         worker: WorkerPort,
         tasks: Mapping[str, Task[..., object]],
+        hooks: Hooks,
         *,
         settings: WorkerSettings,
     ) -> None:
+        super().__init__(hooks)
         self._database = database
         self._worker = worker
         self._tasks = tasks
         self._pool = settings.pool
         self.connections = Connections(database, worker)
-        self.executor = Executor(self.connections, threads=settings.concurrency)
+        self.executor = Executor(
+            self.connections, threads=settings.concurrency, around=self.around
+        )
         self.helpers = Helpers(worker, settings.helpers, runs_each=settings.helper_runs)
 
     def queues(self, pool: str) -> Sequence[QueueSettings]:
@@ -59,3 +65,4 @@ class TaskLayer(Layer):
         await self.helpers.close()
         self.executor.close()
         await self.connections.close()
+        await super().close()

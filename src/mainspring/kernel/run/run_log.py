@@ -11,6 +11,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from mainspring.failure_text import heads
 from mainspring.kernel.outcome import Parked, Retry
 from mainspring.kernel.visit import Run, instant
 
@@ -71,7 +72,7 @@ def _ended(run: Run, worker: str) -> None:
     told = end_facts(run, worker)
     match outcome:
         case Retry(error=error):
-            log.warning("run.ended", extra={**told, "error": error.splitlines()[0][:300]})
+            log.warning("run.ended", extra={**told, "error": heads(error)[:1000]})
         case Parked(error=error):
             log.error("run.ended", extra={**told, "error": error[:4000]})
         case _:

@@ -58,8 +58,13 @@ class FunctionActor:
         self._callee = callee
         self._helpers = helpers
 
-    async def decide(self, task_input: TaskInput, run: Run) -> Decision:
+    def decide(self, task_input: TaskInput, run: Run) -> Awaitable[Decision]:
         """Run the function with what the task was given."""
+        around = self._executor.around
+        deciding = self._decide(task_input, run)
+        return deciding if around is None else around.reported(run, deciding)
+
+    async def _decide(self, task_input: TaskInput, run: Run) -> Decision:
         try:
             args = self._versions.upcast(self.name, task_input.args_version, task_input.args)
             payload = fill(args, task_input.inputs)
@@ -93,6 +98,8 @@ class FunctionActor:
         return records.conclude(returned, self._signature.encode_result)
 
     def _call(self, run: Run, arguments: dict[str, Any]) -> Awaitable[Any]:
+        if self._executor.around is not None:
+            return self._executor.call(run, self._function, arguments)
         if self._is_async:
             return self._function(**arguments)  # type: ignore[no-any-return]
         return self._executor.call_in_thread(run, self._function, arguments)

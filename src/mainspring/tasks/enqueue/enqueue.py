@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar, cast
 
 from mainspring.db.caller import Caller, Verb, caller_tx, caller_tx_sync, tx_on, tx_on_sync
 from mainspring.db.database import Database
 from mainspring.db.pool import Pools
 from mainspring.db.sql import Steps, first, one, run
 from mainspring.db.tx import AsyncpgTx, PsycopgTx, SyncTx
+from mainspring.hooks.registry import Hooks
+from mainspring.hooks.told import Enqueueing
 from mainspring.kernel import (
     KERNEL_SQL,
     copy_visits,
@@ -195,13 +197,14 @@ def fresh_call(
 class Enqueuer:
     """Enqueues the calls of an application's tasks, and looks them up."""
 
-    def __init__(self, pools: Pools, tasks: Mapping[str, Task[..., object]]) -> None:
+    def __init__(self, pools: Pools, tasks: Mapping[str, Task[..., object]], hooks: Hooks) -> None:
         self._pools = pools
         self._tasks = tasks
+        self._hooks = hooks
 
     async def enqueue_call(self, call: Call[R], on: Caller | None) -> Handle[R]:
         """Enqueue one call: by the shortest way if it is ours to commit and has no key."""
-        if on is None and not call.options.keyed:
+        if on is None and not call.options.keyed and not self._hooks.calls:
             pool = self._pools.known() or await self._pools.here()
             if pool.database.enqueues != "function":
                 handle, values = fresh_call(call, pool.database.shard_count, self)
@@ -210,9 +213,17 @@ class Enqueuer:
         return (await self.enqueue_calls([call], on))[0]
 
     async def enqueue_calls(self, calls: Sequence[Call[R]], on: Caller | None) -> list[Handle[R]]:
-        """Enqueue calls on a connection of the caller's, or on one of our own."""
+        """Enqueue calls on a connection of the caller's, or on one of our own; inside of the hooks."""
         if not calls:
             return []
+        if not self._hooks.calls:
+            return await self._enqueue(calls, on)
+        with self._hooks.enqueueing(told := Enqueueing(calls)):
+            given = cast("Sequence[Call[R]]", told.calls)
+            told.enqueued(handles := await self._enqueue(given, on))
+        return handles
+
+    async def _enqueue(self, calls: Sequence[Call[R]], on: Caller | None) -> list[Handle[R]]:
         pool = await self._pools.here()
         try:
             if on is not None:
@@ -230,6 +241,14 @@ class Enqueuer:
         """The same for code that is not async."""
         if not calls:
             return []
+        if not self._hooks.calls:
+            return self._enqueue_sync(calls, on)
+        with self._hooks.enqueueing(told := Enqueueing(calls)):
+            given = cast("Sequence[Call[R]]", told.calls)
+            told.enqueued(handles := self._enqueue_sync(given, on))
+        return handles
+
+    def _enqueue_sync(self, calls: Sequence[Call[R]], on: Caller | None) -> list[Handle[R]]:
         pool = self._pools.plain()
         try:
             if on is not None:

@@ -10,9 +10,11 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from mainspring.db.connect.attempt import STARTING
 from mainspring.errors import Fenced
+from mainspring.hooks.around import RunHooks
 from mainspring.kernel import DONE, MOST_HANGING, Done, Handler, Outcome, Run
 from mainspring.loops import to_its_end
 from mainspring.tasks.declare.task import Task
@@ -29,8 +31,11 @@ class _Stop(BaseException):
 class Executor:
     """Turns tasks into handlers; has the threads that plain functions run in."""
 
-    def __init__(self, connections: Connections, *, threads: int) -> None:
+    def __init__(
+        self, connections: Connections, *, threads: int, around: RunHooks | None = None
+    ) -> None:
         self._connections = connections
+        self.around = around  # the application's hooks, if it has any
         # One for each slot, and for each run that hangs beside them.
         self._threads = ThreadPoolExecutor(
             threads + MOST_HANGING, thread_name_prefix="mainspring.task"
@@ -47,7 +52,7 @@ class Executor:
         context_parameter = signature.context_parameter
         timeout = task.settings.timeout
         connections = self._connections
-        is_async = inspect.iscoroutinefunction(function)
+        is_async, around = inspect.iscoroutinefunction(function), self.around
 
         async def handle_plain(run: Run) -> Outcome:
             """The short way of most tasks: async, and without a context."""
@@ -61,7 +66,9 @@ class Executor:
                 context = Context(run, encode, connections, timeout)
                 arguments[context_parameter] = context
             try:
-                if is_async:
+                if around is not None:
+                    result = await self.call(run, function, arguments)
+                elif is_async:
                     result = await function(**arguments)
                 else:
                     result = await self.call_in_thread(run, function, arguments)
@@ -75,12 +82,22 @@ class Executor:
                 return DONE
             return DONE if result is None else Done(encode(result))
 
+        if around is not None:
+            return around.reporting(handle)
         return handle_plain if is_async and signature.in_order else handle
 
     async def call(
         self, run: Run, function: Callable[..., object], arguments: Mapping[str, object]
     ) -> object:
-        """Call a function for a run: in the loop if it is async, else in a thread."""
+        """Call a function for a run: in the loop if it is async, else in a thread; inside of the hooks."""
+        if self.around is None:
+            return await self._call(run, function, arguments)
+        call = partial(self._call, run, function, arguments)
+        return await self.around.call(run, arguments, call)
+
+    async def _call(
+        self, run: Run, function: Callable[..., object], arguments: Mapping[str, object]
+    ) -> object:
         if inspect.iscoroutinefunction(function):
             return await function(**arguments)
         return await self.call_in_thread(run, function, dict(arguments))

@@ -1,0 +1,9 @@
+"""Hooks: what an application does around its calls and runs, beside the code of its tasks.
+
+It costs nothing where there is none: who enqueues and who runs looks once whether there are any.
+
+registry.py  what an application declares: `app.hooks`
+told.py      what a hook is told: of a run, of its failure, of calls
+around.py    the hooks of one worker, around its runs
+layer.py     hooks as a layer of the worker: its start, its stop, the runs of stages
+"""

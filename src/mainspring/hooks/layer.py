@@ -1,0 +1,67 @@
+"""Hooks as a layer of the worker: its start and its stop, and the runs of stages.
+
+Functions of tasks, steps and reactive tasks are called by the executor of tasks, which has the hooks around
+each of them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from dataclasses import replace
+from functools import partial
+
+from mainspring.hooks.around import RunHooks
+from mainspring.hooks.registry import Hooks, OnWorker
+from mainspring.kernel import Layer, Outcome, QueueSettings, Run
+
+log = logging.getLogger("mainspring")
+
+
+class HookLayer(Layer):
+    """The hooks of an application in one worker. The layer of tasks is one."""
+
+    def __init__(self, hooks: Hooks) -> None:
+        self._hooks = hooks
+        self.around = RunHooks(hooks) if hooks.concern_runs else None
+        self._started = False
+
+    def wrap(self, queue: QueueSettings) -> QueueSettings:
+        """A stage with the hooks around it. (A task has them inside of its handler.)"""
+        if queue.kind != "stage" or (around := self.around) is None:
+            return queue
+
+        async def call(run: Run) -> Outcome:
+            outcome = await around.call(run, {}, partial(queue.handler, run))
+            if outcome is None:
+                raise RuntimeError("a hook around the run took the exception of a stage")
+            return outcome
+
+        return replace(queue, handler=around.reporting(call))
+
+    async def open(self) -> None:
+        if self._started:  # it is called again while the database is away
+            return
+        self._started = True
+        for hook in self._hooks.starts:
+            try:
+                await _called(hook)
+            except Exception as error:
+                raise RuntimeError(  # whatever it was, it was not our database
+                    f"the worker_start hook {hook.__qualname__!r} failed: {type(error).__name__}: {error}"
+                ) from error
+
+    async def close(self) -> None:
+        if not self._started:
+            return
+        for hook in reversed(self._hooks.stops):
+            try:
+                await _called(hook)
+            except Exception:
+                log.exception("hook.failed", extra={"hook": getattr(hook, "__qualname__", "")})
+
+
+async def _called(hook: OnWorker) -> None:
+    answer = hook()
+    if inspect.isawaitable(answer):
+        await answer
