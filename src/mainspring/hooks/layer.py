@@ -28,7 +28,11 @@ class HookLayer(Layer):
 
     def wrap(self, queue: QueueSettings) -> QueueSettings:
         """A stage with the hooks around it. (A task has them inside of its handler.)"""
-        if queue.kind != "stage" or (around := self.around) is None:
+        return self.around_all(queue) if queue.kind == "stage" else queue
+
+    def around_all(self, queue: QueueSettings) -> QueueSettings:
+        """The same queue; the hooks are around its whole handler."""
+        if (around := self.around) is None:
             return queue
 
         async def call(run: Run) -> Outcome:

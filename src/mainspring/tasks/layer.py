@@ -33,9 +33,7 @@ class TaskLayer(HookLayer):
         self._tasks = tasks
         self._pool = settings.pool
         self.connections = Connections(database, worker)
-        self.executor = Executor(
-            self.connections, threads=settings.concurrency, around=self.around
-        )
+        self.executor = Executor(self.connections, threads=settings.concurrency, around=self.around)
         self.helpers = Helpers(worker, settings.helpers, runs_each=settings.helper_runs)
 
     def queues(self, pool: str) -> Sequence[QueueSettings]:
@@ -44,7 +42,7 @@ class TaskLayer(HookLayer):
     def queue(self, task: Task[..., object]) -> QueueSettings:
         """The queue of one task."""
         if task.settings.executor == "process":
-            return self.helpers.queue(task)
+            return self.around_all(self.helpers.queue(task))
         handler = never_run if task.settings.remote else self.executor.handler(task)
         return queue_settings(task, handler)
 
