@@ -24,8 +24,8 @@ from mainspring.testing import TestServer
 VISITS, RUNS = 10_000, 50_000
 # Pages of 8 kB that a statement may touch. All of the visits here are some 700, all of the history 900.
 MOST_BLOCKS = 450
-# The doctor's, once in 15 s for all who look, page by page until its time is over; and some pages for each of
-# the 200 queues that have anything, which stops at 10,001 of each.
+# The doctor's, once in 15 s for all who look, page by page until its time is over; and some pages for each
+# of the 200 queues that have anything, which stops at 10,001 of each.
 BOUNDED_OTHERWISE = re.compile(r".*_violations|pick_visit|list_queues")
 ONE = {
     "/queues/one": "name=q0004",
