@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from uuid import UUID, uuid4
 
+import httpx
 import psycopg
 import pytest
 
@@ -167,6 +168,30 @@ def test_dev_says_first_which_database_it_works_on(module, spawn, database_url):
     process.communicate(timeout=40)
 
     assert line.strip() == Database(database_url).shown
+
+
+def test_dev_shows_the_console_whose_link_logs_in(module, spawn, database_url):
+    """T14: the first minute of a newcomer is a page."""
+    module("work", APP)
+
+    process = spawn("dev", "work:app")
+    process.stdout.readline()
+    link = process.stdout.readline().removeprefix("console: ").strip()
+    with httpx.Client(follow_redirects=True) as browser:
+        page = _when_it_listens(lambda: browser.get(link))
+        assert page.status_code == 200
+        assert "<h1>Overview</h1>" in page.text
+    process.terminate()
+    process.communicate(timeout=40)
+
+
+def _when_it_listens(ask):
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return ask()
+        except httpx.TransportError:
+            assert time.monotonic() < deadline, "nobody listens"
 
 
 def test_a_private_database_is_named_by_its_directory(tmp_path: Path):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID
@@ -27,7 +29,13 @@ from mainspring.kernel.lease.dead import declare_ended
 from mainspring.kernel.settings import DEFAULT_POOL, WorkerSettings
 from mainspring.loops import run_apart
 from mainspring.server.processes import hold_address
-from mainspring.server.settings import DEFAULT_GRPC, DEFAULT_HTTP, ServeSettings, checked
+from mainspring.server.settings import (
+    DEFAULT_GRPC,
+    DEFAULT_HTTP,
+    ListenAddress,
+    ServeSettings,
+    checked,
+)
 
 WATCH_SECONDS = 0.5
 _DEV_GRACE = 2.0
@@ -140,10 +148,13 @@ def _serve_settings(
 def dev(
     place: Place = None,
     concurrency: Annotated[int, typer.Option(help="Runs at once.")] = 50,
+    console: Annotated[
+        bool, typer.Option("--console/--no-console", help="Serve the console on this machine.")
+    ] = True,
     url: Url = None,
     log_level: LogLevel = "info",
 ) -> None:
-    """Run a worker and start it anew when a source file changes.
+    """Run a worker and start it anew when a source file changes, and show the console.
 
     It works on the database of --url, else on the one that the application declares, else on that of
     MAINSPRING_URL, and where none is named on a private one in .mainspring.
@@ -155,15 +166,44 @@ def dev(
     show.say(f"{database.shown}: {database.url}" if database.private_in else database.shown)
     settings = {"concurrency": concurrency, "grace": _DEV_GRACE, "lease": _DEV_LEASE}
     orders = Orders(place, settings, os.getpid(), redirected=_passed_on(url), log_level=log_level)
-    try:
+    with ExitStack() as stack:
+        stack.callback(app.close_sync)
+        if console and _can_serve():
+            orders = msgspec.structs.replace(orders, serve=_dev_console(app, stack))
         declare_dead = _declaring_dead(app, app.default_pool, _DEV_LEASE)
         supervisor = Supervisor(
             orders, 1, grace=_DEV_GRACE, declare_dead=declare_dead, gives_up=False
         )
         code = supervisor.run(each_turn=SourceWatch(Path.cwd()).changed)
-    finally:
-        app.close_sync()
     raise typer.Exit(code)
+
+
+def _can_serve() -> bool:
+    return all(find_spec(name) for name in ("grpc", "starlette", "uvicorn"))
+
+
+def _dev_console(app: Mainspring, stack: ExitStack) -> ServeSettings:
+    """The console beside the worker, whose link logs in once; the usual port, if nobody has it."""
+    from mainspring.server.console import log_in_path, new_code
+
+    try:
+        http = hold_address(stack, ListenAddress(DEFAULT_HTTP))
+    except InvalidSetting:
+        http = hold_address(stack, ListenAddress("127.0.0.1:0"))
+    code = new_code()
+    link = f"http://{http}{log_in_path(code)}"
+    show.say(f"console: {link}")
+    if sys.stdout.isatty() and (os.environ.get("DISPLAY") or sys.platform == "darwin"):
+        import webbrowser
+
+        webbrowser.open(link)
+    return ServeSettings(
+        grpc=None,
+        http=http,
+        console_code=code,
+        shares_port=True,
+        token_file=str(app.directory.absolute() / "token"),
+    )
 
 
 def _app_for_dev(url: str | None, place: str) -> Mainspring:

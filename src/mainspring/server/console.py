@@ -23,6 +23,16 @@ from mainspring.server.http.request import Event, Receive, Send
 PLACE = "/console"
 
 
+def new_code() -> str:
+    """What logs in whoever started a server, once."""
+    return secrets.token_urlsafe(24)
+
+
+def log_in_path(code: str) -> str:
+    """Where a code logs in."""
+    return f"{PLACE}/login?token={code}"
+
+
 class CarriedConsole:
     """The console of a server, below `/console`."""
 
@@ -32,12 +42,13 @@ class CarriedConsole:
         callers: Callers,
         *,
         local_token: str | None,
+        code: str | None,
         hosts: Sequence[str] | None,
         open_to_all: bool,
     ) -> None:
         self._callers = callers
         self._local_token = local_token
-        self._code = None if local_token is None else secrets.token_urlsafe(24)
+        self._code = None if local_token is None else code or new_code()
         self._console = Console(
             app,
             authenticate=self._authenticate,
@@ -48,7 +59,7 @@ class CarriedConsole:
     @property
     def path(self) -> str:
         """Where it is; with what logs in whoever started the server, once."""
-        return f"{PLACE}/" if self._code is None else f"{PLACE}/login?token={self._code}"
+        return f"{PLACE}/" if self._code is None else log_in_path(self._code)
 
     def has(self, path: str) -> bool:
         """Whether a path is one of the console's."""

@@ -77,7 +77,12 @@ class Door:
         if (address := settings.http_address) is not None:
             hosts = own_names(address, settings.hosts)
             self._console = CarriedConsole(
-                app, callers, local_token=token, hosts=hosts, open_to_all=settings.no_auth
+                app,
+                callers,
+                local_token=token,
+                code=settings.console_code,
+                hosts=hosts,
+                open_to_all=settings.no_auth,
             )
             carried = with_console(self.asgi(hosts), self._console)
             self._transports["HTTP"] = HttpServer(carried, settings, address)

@@ -55,6 +55,7 @@ class ServeSettings(msgspec.Struct, frozen=True):
     token_file: str | None = None  # of this machine's token; None: there is none
     shares_port: bool = False  # with other processes of the same server
     http: str | None = None
+    console_code: str | None = None  # what logs in at the console once; None: one is made
     hosts: tuple[
         str, ...
     ] = ()  # by which HTTP may be asked for on this machine, besides its own names
