@@ -467,8 +467,8 @@ class Mainspring(DatabaseHost, Advancing):
         """Declare a kind of entities: the rows of your own table, or what your own DAO loads.
 
         `key`, `version`: columns; version="xmin" needs no column. `id`: a Codec for ids of a type of
-        your own. `model`: a dataclass or msgspec
-        Struct; None: dicts. `ignore`: columns whose changes do not matter. `capture`: how changes
+        your own. `model`: a dataclass, a msgspec Struct, a pydantic model or a mapped class of
+        SQLAlchemy's; None: dicts. `ignore`: columns whose changes do not matter. `capture`: how changes
         are seen: "statement" triggers, "row" triggers, row triggers that fire "always" (targets of
         logical replication), or "call" of `kind.changed`. `serial`: one stage at a time on one
         entity; else `jitter` seconds spread them. `notify`: writers wake sleeping workers.

@@ -22,6 +22,7 @@ MOST = {
     "db": 10,
     "embedded": 3,
     "entities": 84,  # fields and states of stages elsewhere are anything
+    "foreign": 15,  # a user's types are anything
     "jobs": 5,
     "kernel": 60,
     "mainspring_django": 7,  # arguments of Django's tasks, and what they return

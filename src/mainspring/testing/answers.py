@@ -17,6 +17,7 @@ from mainspring.entities.declare.stage import Stage
 from mainspring.entities.kind import AnyKind
 from mainspring.entities.save.change import check_values
 from mainspring.errors import InvalidOutcome, UndeclaredField
+from mainspring.foreign import pydantic_types
 from mainspring.loops import run_apart
 
 
@@ -63,7 +64,10 @@ def patch_of(
     changed = {name: value for name, value in wanted.items() if now[name] != value}
     if stage is not None and kind is not None:
         _check_declared(stage, kind, changed)
-        plain = {name: msgspec.to_builtins(value, str_keys=True) for name, value in changed.items()}
+        plain = {
+            name: msgspec.to_builtins(value, str_keys=True, enc_hook=pydantic_types.write)
+            for name, value in changed.items()
+        }
         check_values(kind.model, f"stage {stage.name!r}", plain)
     return changed
 

@@ -18,6 +18,7 @@ from mainspring.entities.declare.declared_kind import DeclaredKind
 from mainspring.entities.declare.model import Model
 from mainspring.entities.declare.stage import Stage
 from mainspring.errors import UndeclaredField
+from mainspring.foreign import mapped_types, pydantic_types
 
 # What dataclasses.replace and msgspec.structs.replace say of a field that is not there.
 _NO_FIELD = re.compile(r"(?:unexpected keyword argument|has no field) '(\w+)'")
@@ -53,6 +54,8 @@ def partial_model(kind: str, stage: str, model: Model, fields: Collection[str] |
         return model
     if model.type is None:
         return _SomeOfDict(kind, stage, fields)
+    if mapped_types.is_mapped(model.type):
+        return Model(kind, model.type, fields)
     wanted = [name for name in model.fields or () if name in fields]
     return Model(kind, _partial_type(stage, model.type, wanted))
 
@@ -103,6 +106,8 @@ def _partial_type(stage: str, whole: Any, fields: list[str]) -> type:
         raise AttributeError(f"{whole.__name__!r} has no attribute {name!r}")
 
     namespace["__getattr__"] = missing
+    if pydantic_types.is_model(whole):
+        return pydantic_types.part(whole, fields, namespace)
     if issubclass(whole, msgspec.Struct):
         named = {field.encode_name: field for field in msgspec.structs.fields(whole)}
         some = [(named[f].name, hints[named[f].name], _like(named[f])) for f in fields]

@@ -16,6 +16,7 @@ import msgspec
 
 from mainspring.entities.declare.model import is_equal
 from mainspring.errors import InvalidOutcome, InvalidStage, NewerState, UnreadableState
+from mainspring.foreign import pydantic_types
 from mainspring.shape import fault, shape
 
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
@@ -61,6 +62,7 @@ class StateType:
     elsewhere: bool = (
         False  # another service writes and upgrades it: whatever its schema, it passes
     )
+    _read_as: Any = None
 
     def __post_init__(self) -> None:
         if isinstance(self.schema, bool) or not isinstance(self.schema, int) or self.schema < 1:
@@ -68,8 +70,9 @@ class StateType:
                 f"schema of stage {self.stage!r} must be 1 or more, got {self.schema!r}"
             )
         if self.type is not None and not self.is_message:
+            object.__setattr__(self, "_read_as", pydantic_types.adapted(self.type))
             try:
-                msgspec.json.Decoder(self.type)
+                msgspec.json.Decoder(self._read_as, dec_hook=pydantic_types.read)
             except TypeError as error:
                 raise InvalidStage(
                     f"state of stage {self.stage!r} cannot be {self.type!r}: {error}"
@@ -80,6 +83,9 @@ class StateType:
         """Whether states are protobuf messages (kept as `google.protobuf.Any` would keep them)."""
         return hasattr(self.type, "DESCRIPTOR") and hasattr(self.type, "FromString")
 
+    def _decode(self, text: str) -> object:
+        return msgspec.json.decode(text, type=self._read_as, dec_hook=pydantic_types.read)
+
     def encode(self, value: object) -> Stored:
         """A value as it is stored; None empties the state."""
         if self.elsewhere and isinstance(value, Stored):
@@ -89,9 +95,9 @@ class StateType:
         if self.is_message:
             return self._encode_message(value)
         try:
-            text = msgspec.json.encode(value).decode()
+            text = msgspec.json.encode(value, enc_hook=pydantic_types.write).decode()
             if self.type is not None:
-                msgspec.json.decode(text, type=self.type)  # what could not be read is not written
+                self._decode(text)  # what could not be read is not written
         except (TypeError, ValueError, msgspec.MsgspecError) as error:
             raise InvalidOutcome(
                 f"the state of stage {self.stage!r} cannot be written: {fault(error)}; got {shape(value)}"
@@ -145,7 +151,7 @@ class StateType:
             raise UnreadableState("a message is stored, the code wants JSON")
         if self.type is None:
             return msgspec.json.decode(stored.body)
-        return msgspec.json.decode(stored.body, type=self.type)
+        return self._decode(stored.body)
 
     def _read_message(self, stored: Stored) -> object:
         if stored.message is None or stored.message_type is None:
@@ -164,4 +170,4 @@ class StateType:
         value = self.upgrade(raw, stored.schema)
         if self.type is None or self.is_message or value is None or isinstance(value, self.type):
             return value
-        return msgspec.convert(value, self.type)
+        return msgspec.convert(value, self._read_as, dec_hook=pydantic_types.read)

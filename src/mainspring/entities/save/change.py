@@ -22,6 +22,7 @@ from mainspring.entities.declare.table import literal
 from mainspring.entities.save import loop_guard
 from mainspring.entities.source.rows import LOCAL_PRINTING, Loaded, Written
 from mainspring.errors import InvalidOutcome, SaveRefused, UndeclaredField
+from mainspring.foreign import pydantic_types
 from mainspring.kernel import Again, Done, Run, Verdict, judge
 from mainspring.phrases import nearest
 from mainspring.shape import told
@@ -112,7 +113,7 @@ def _lost_in_json(value: object) -> str | None:
 
 def _plain_value(name: str, value: object) -> object:
     try:
-        return msgspec.to_builtins(value, str_keys=True)
+        return msgspec.to_builtins(value, str_keys=True, enc_hook=pydantic_types.write)
     except (TypeError, msgspec.MsgspecError) as error:
         raise InvalidOutcome(f"field {name!r} cannot be written: {error}") from error
 

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar, overload
 import msgspec
 
 from mainspring.errors import InvalidArguments, InvalidSetting, PayloadTooLarge, PromiseMisused
+from mainspring.foreign import pydantic_types
 from mainspring.processes.record.arguments import check_attrs, promises_of
 from mainspring.processes.record.recorder import Recorder, ScopeDraft, current
 from mainspring.shape import fault, shape
@@ -106,7 +107,10 @@ class Signal(Generic[T]):
         self.name = name
         self.kind = kind
         try:
-            self._decoder = msgspec.json.Decoder(with_zone(kind))  # of what is sent
+            # Of what is sent.
+            self._decoder = msgspec.json.Decoder(
+                with_zone(pydantic_types.adapted(kind)), dec_hook=pydantic_types.read
+            )
         except TypeError as error:
             raise InvalidSetting(
                 f"the type of signal {name!r} cannot travel as JSON: {error}; such as bool, or a dataclass"
@@ -127,7 +131,7 @@ class Signal(Generic[T]):
     def encode(self, value: object) -> str:
         """A payload as JSON, checked against the signal's type."""
         try:
-            text = msgspec.json.encode(value)
+            text = msgspec.json.encode(value, enc_hook=pydantic_types.write)
             self._decoder.decode(text)
         except (TypeError, ValueError, msgspec.MsgspecError) as error:
             raise InvalidArguments(

@@ -21,6 +21,7 @@ from typing import Protocol, TypeGuard
 import msgspec
 
 from mainspring.errors import InvalidArguments, PayloadTooLarge, PromiseMisused
+from mainspring.foreign import pydantic_types
 from mainspring.shape import shape
 from mainspring.tasks.declare.options import CallOptions
 from mainspring.tasks.declare.promise import Failure, Outcome, Promise
@@ -135,9 +136,12 @@ class ArgumentWriter:
         self._place = place
         self._kind = "value"
 
-    def _hole(self, value: object) -> str:
+    def _hole(self, value: object) -> object:
         if not isinstance(value, Promise):
-            raise TypeError(f"objects of type {type(value).__name__} are unsupported")
+            return pydantic_types.write(value)
+        return self._put(value)
+
+    def _put(self, value: Promise[object]) -> str:
         self.has_holes = True
         return f"{self.word}:{self._kind}:{self._place(value, self._kind)}"
 
@@ -159,7 +163,7 @@ class ArgumentWriter:
                 )
             self._kind = form.kinds[name]
             if type(value) is Promise:
-                piece = b'"%s"' % self._hole(value).encode()
+                piece = b'"%s"' % self._put(value).encode()
             else:
                 piece = self._argument(signature, name, value)
             pieces.append(b'"%s":%s' % (name.encode(), piece))

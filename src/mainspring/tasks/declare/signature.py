@@ -11,12 +11,14 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Never
+from typing import Any
 
 import msgspec
 import msgspec.inspect
 
 from mainspring.errors import InvalidArguments, InvalidTask, PayloadTooLarge
+from mainspring.foreign import pydantic_types
+from mainspring.foreign.pydantic_types import adapted
 from mainspring.shape import fault, shape, shape_of_json
 from mainspring.tasks.declare.promise import Promise
 from mainspring.tasks.declare.storable import check_storable
@@ -31,23 +33,23 @@ UPCASTS = (
 )
 
 
-def _refuse(value: object) -> Never:
+def _write(value: object) -> object:
     if isinstance(value, Promise):
         raise TypeError(
             f"{value!r} is inside a value, and has none of its own yet; return a promise alone, "
             "several as gather(...), and pass promises as arguments of calls"
         )
-    raise TypeError(f"objects of type {type(value).__name__} are unsupported")
+    return pydantic_types.write(value)
 
 
-def _revive(kind: type, value: object) -> Promise[object]:
-    """A promise that a task is handed unopened travels as its id."""
+def _revive(kind: type, value: object) -> object:
+    """A promise that a task is handed unopened travels as its id; of other classes pydantic's are known."""
     if (typing.get_origin(kind) or kind) is Promise and isinstance(value, str):
         return Promise(value)
-    raise TypeError(f"expected {getattr(kind, '__name__', kind)}, got {type(value).__name__}")
+    return pydantic_types.read(kind, value)
 
 
-_encoder = msgspec.json.Encoder(decimal_format="string", enc_hook=_refuse)
+_encoder = msgspec.json.Encoder(decimal_format="string", enc_hook=_write)
 
 
 class Signature:
@@ -69,7 +71,7 @@ class Signature:
             hasattr(function, "__wrapped__") or hasattr(function, "__signature__")
         )
         for parameter in inspect.signature(function).parameters.values():
-            kind = hints.get(parameter.name, Any)
+            kind = adapted(hints.get(parameter.name, Any))
             if kind is context_type:
                 self.context_parameter = parameter.name
                 self.in_order = False
@@ -88,19 +90,21 @@ class Signature:
             )
             self._decoder = msgspec.json.Decoder(self._struct, dec_hook=_revive)
             self._given_decoder = self._strict_decoder(declared)
-            result = self._result_type(hints.get("return", Any))
-            self._result_decoder = msgspec.json.Decoder(type(None) if result is None else result)
+            result = adapted(self._result_type(hints.get("return", Any)))
+            self._result_decoder = msgspec.json.Decoder(
+                type(None) if result is None else result, dec_hook=_revive
+            )
             _check_travels([*(f[1] for f in declared), result])
         except (TypeError, NotImplementedError) as error:
             raise InvalidTask(
                 f"task {name!r} has a parameter or result that cannot travel as JSON: {error}; "
-                "use builtin types, dataclasses, msgspec Structs or TypedDicts"
+                "use builtin types, dataclasses, msgspec Structs, pydantic models or TypedDicts"
             ) from None
         self._fields = tuple(self._parameters)
         self._decoders: dict[
             str, msgspec.json.Decoder[object]
         ] = {}  # of single arguments, as needed
-        self.types = {name: hints.get(name, Any) for name in self._fields}
+        self.types = {name: adapted(hints.get(name, Any)) for name in self._fields}
 
     def _strict_decoder(self, declared: list[Any]) -> msgspec.json.Decoder[msgspec.Struct]:
         """What checks a new call. What is stored already is read without the zones."""
@@ -291,8 +295,10 @@ def _check_travels(kinds: Iterable[object]) -> None:
         if isinstance(kind, tuple):
             waiting += kind
         elif isinstance(kind, msgspec.inspect.CustomType):
+            if pydantic_types.is_model(kind.cls):
+                pydantic_types.check(kind.cls)
             # A promise is handed over unopened, as its id: _revive reads it.
-            if not _holds_json(kind.cls) and not issubclass(kind.cls, Promise):
+            elif not _holds_json(kind.cls) and not issubclass(kind.cls, Promise):
                 raise TypeError(f"{kind.cls.__module__}.{kind.cls.__qualname__} is not such a type")
         elif (
             isinstance(kind, msgspec.inspect.Type | msgspec.inspect.Field) and id(kind) not in seen

@@ -9,6 +9,7 @@ from dataclasses import fields, is_dataclass
 import msgspec
 
 from mainspring.errors import InvalidArguments
+from mainspring.foreign import pydantic_types
 
 
 def check_storable(what: str, payload: bytes, value: object) -> None:
@@ -43,6 +44,8 @@ def _has_nan(value: object) -> bool:
         return any(map(_has_nan, value))
     if isinstance(value, msgspec.Struct):
         return any(_has_nan(getattr(value, name)) for name in value.__struct_fields__)
+    if pydantic_types.is_model(type(value)):
+        return any(map(_has_nan, vars(value).values()))
     if is_dataclass(value):
         return any(_has_nan(getattr(value, field.name)) for field in fields(value))
     return False
@@ -57,4 +60,4 @@ def _has_nul(value: object) -> bool:
         return any(map(_has_nul, value))
     if isinstance(value, str | int | float | bytes | bytearray | None):
         return False
-    return _has_nul(msgspec.to_builtins(value))
+    return _has_nul(msgspec.to_builtins(value, enc_hook=pydantic_types.write))
