@@ -35,6 +35,18 @@ def test_the_package_alone_imports_none_of_its_layers() -> None:
     assert imported("import mainspring") & (DRIVERS | LAYERS | DRAWING | SERVER | WORKER) == set()
 
 
+@pytest.mark.parametrize(
+    ("program", "most"),
+    [
+        ("import mainspring", 100),
+        ("sys.argv = ['mainspring', '--help']; from mainspring_cli import run; run()", 175),
+    ],
+)
+def test_a_start_imports_few_modules(program: str, most: int) -> None:
+    """Python's own among them, which are most: 0.05 s and 0.2 s on a quiet machine."""
+    assert len(imported(program)) <= most
+
+
 def test_a_program_that_declares_tasks_does_not_wait_for_a_worker() -> None:
     found = imported("from mainspring import Mainspring; Mainspring('postgresql:///shop')")
 

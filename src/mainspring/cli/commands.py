@@ -64,6 +64,11 @@ COMMANDS = {
         "tokens", "group", "Tokens of those who call the server: made, listed, revoked."
     ),
     "audit": CommandPlace("audit", "audit", "What operators ordered, newest first."),
+    "completion": CommandPlace(
+        "completion",
+        "completion",
+        "Print the script that completes commands and options in a shell.",
+    ),
     "rights": CommandPlace("rights", "group", "Print the SQL that grants a role its rights."),
 }
 

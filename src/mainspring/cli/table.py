@@ -1,21 +1,29 @@
 """Tables as text, as wide as there is room.
 
 On a terminal that is its width; in a pipe COLUMNS if it is set, else whatever is needed: nothing is cut.
-Where there is too little room the widest columns give way, and their cells go on in the next line. (A
-drawing library would take longer for a page of queues than the database does to count them.)
+A word is never broken: an id, a key or a name can be copied from where it stands. Where there is too
+little room texts go on in the next line, then the widest columns stand below their row, each in a line of
+its own, and only then the names of columns are broken. (A drawing library would take longer for a page
+of queues than the database does to count them.)
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import unicodedata
 from collections.abc import Sequence
 
 GAP = "  "
+INDENT = "    "  # of what stands below a row
 READABLE = 4  # of a column's name: a letter a line is none
+TEXT = 24  # columns that a text of several words has, before it goes below its row
+EMPTY = ("", "-")  # cells that say nothing, and are left out below a row
 BOLD = 1
+# A time is one word.
+_WORD = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ|\S+")
 
 
 def room() -> int | None:
@@ -33,14 +41,25 @@ def draw(
     right: Sequence[bool],
     width: int | None,
 ) -> list[str]:
-    """The lines of a table; columns of numbers stand right."""
-    body = [max(map(_longest, column), default=0) for column in zip(*rows, strict=True)]
-    widths = _fitted(body, [_longest(name) for name in header or ()] or body, width)
-    drawn = [line for row in rows for line in _row(row, widths, right)]
+    """The lines of a table; columns of numbers stand right. Without a header: names and values."""
     if header is None:
-        return drawn
+        return _facts(rows, width)
+    found = [DrawnColumn(name, cells) for name, *cells in zip(header, *rows, strict=True)]
+    across, widths = _fitted(found, width)
+    below = [n for n in range(len(found)) if n not in across]
+    same = [n for n in below if len(rows) > 1 and found[n].is_same]
+    aligned = [right[n] for n in across]
+    drawn = []
+    for row in rows:
+        drawn += _row([row[n] for n in across], widths, aligned)
+        for n in below:
+            if row[n] not in EMPTY and n not in same:
+                drawn += _below(header[n], row[n], width)
+    for n in same:
+        drawn += _below(f"{header[n]} of each", rows[0][n], width) * (not found[n].is_silent)
     rule = "─" * (sum(widths) + len(GAP) * (len(widths) - 1))
-    return [*(coloured(line, BOLD) for line in _row(header, widths, right)), rule, *drawn]
+    names = _row([header[n] for n in across], widths, aligned, hard=True)
+    return [*(coloured(line, BOLD) for line in names), rule, *drawn]
 
 
 def coloured(text: str, code: int) -> str:
@@ -50,31 +69,69 @@ def coloured(text: str, code: int) -> str:
     return f"\x1b[{code}m{text}\x1b[0m"
 
 
-def _fitted(body: Sequence[int], names: Sequence[int], width: int | None) -> list[int]:
-    """The widths of the columns. A long name gives way first: it is folded once, a cell in every row."""
+class DrawnColumn:
+    """What is known of a column before it has a width."""
+
+    def __init__(self, name: str, cells: Sequence[str]) -> None:
+        self.name = columns(name)
+        self.widest = max(map(_longest, cells), default=0)
+        self.word = max((columns(w) for cell in cells for w in _WORD.findall(cell)), default=0)
+        self.is_same = len(set(cells)) == 1
+        self.is_silent = all(cell in EMPTY for cell in cells)
+        self.goes_first = self.is_silent or self.widest > TEXT  # before names are broken
+
+    def at_most(self, cells: int, name: int) -> int:
+        """Its width if texts and its name may have so many columns, where its words allow that."""
+        return max(1, self.word, min(self.widest, cells), min(self.name, name))
+
+
+def _fitted(found: Sequence[DrawnColumn], width: int | None) -> tuple[list[int], list[int]]:
+    """Which columns stand beside each other, and their widths; the first always does."""
+    across = list(range(len(found)))
     if width is None:
-        return [max(pair) for pair in zip(body, names, strict=True)]
-    left = width - len(GAP) * (len(body) - 1)
-    most = max([*body, *names], default=0)
-    while most > 1 and sum(_widths(body, names, most)) > left:
-        most -= 1
-    readable = _widths(body, names, READABLE)
-    if sum(readable) <= left:
-        return _widths(body, names, most)
-    most = max(readable)
-    while most > 1 and sum(min(one, most) for one in readable) > left:
-        most -= 1
-    return [max(1, min(one, most)) for one in readable]
+        return across, [max(one.widest, one.name, 1) for one in found]
+    while (widths := _side_by_side([found[n] for n in across], width)) is None:
+        silent = [n for n in across[1:] if found[n].is_silent]
+        across.remove(silent[0] if silent else max(across[1:], key=lambda n: found[n].widest))
+    return across, widths
 
 
-def _widths(body: Sequence[int], names: Sequence[int], most: int) -> list[int]:
-    """No name is wider than that, unless its column's cells are."""
-    return [max(cell, min(name, most)) for cell, name in zip(body, names, strict=True)]
+def _side_by_side(found: Sequence[DrawnColumn], width: int) -> list[int] | None:
+    """Their widths; None if some must go. Texts give way, then names where no text is left."""
+    left = width - len(GAP) * (len(found) - 1)
+    longest = min(width, max(max(one.widest, one.name) for one in found))
+    stays = longest if any(one.goes_first for one in found[1:]) else READABLE
+    for cells, names in (
+        *((most, longest) for most in range(longest, TEXT - 1, -1)),
+        *((TEXT, most) for most in range(longest, stays - 1, -1)),
+    ):
+        widths = [one.at_most(cells, names) for one in found]
+        if sum(widths) <= left:
+            return widths
+    return widths if len(found) == 1 else None
 
 
-def _row(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> list[str]:
-    """One row, in as many lines as its longest cell needs."""
-    folded = [_folded(cell, width) for cell, width in zip(cells, widths, strict=True)]
+def _facts(rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
+    """Names, and their values beside them."""
+    first = max((columns(name) for name, _ in rows), default=0)
+    rest = max((_longest(value) for _, value in rows), default=0)
+    if width is not None:
+        rest = min(rest, max(1, width - first - len(GAP)))
+    return [line for row in rows for line in _row(row, [first, rest], (False, False))]
+
+
+def _below(name: str, cell: str, width: int | None) -> list[str]:
+    """A cell that has no room beside the others."""
+    label = f"{INDENT}{name}: "
+    lines = _folded(cell, max(TEXT, (width or 0) - columns(label)))
+    return [label + lines[0], *(" " * columns(label) + line for line in lines[1:])]
+
+
+def _row(
+    cells: Sequence[str], widths: Sequence[int], right: Sequence[bool], *, hard: bool = False
+) -> list[str]:
+    """One row, in as many lines as its longest cell needs. `hard`: words may be broken, those of names."""
+    folded = [_folded(cell, width, hard) for cell, width in zip(cells, widths, strict=True)]
     found = []
     for n in range(max(map(len, folded))):
         parts = [lines[n] if n < len(lines) else "" for lines in folded]
@@ -88,16 +145,28 @@ def _row(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> 
     return found
 
 
-def _folded(text: str, width: int) -> list[str]:
+def _folded(text: str, width: int, hard: bool = False) -> list[str]:
     """A cell's lines; one that is too long goes on in the next."""
     found = []
     for line in text.splitlines() or [""]:
         while columns(line) > width:
-            end = fitting(line, width)
-            found.append(line[:end])
-            line = line[end:]
+            end = fitting(line, width) if hard else _end(line, width)
+            if end >= len(line):
+                break
+            found.append(line[:end].rstrip())
+            line = line[end:].lstrip()
         found.append(line)
     return found
+
+
+def _end(line: str, width: int) -> int:
+    """Where a line may end: after the last word that fits, at least one."""
+    end = 0
+    for word in _WORD.finditer(line):
+        if end and columns(line[: word.end()]) > width:
+            return end
+        end = word.end()
+    return len(line)
 
 
 def fitting(text: str, width: int) -> int:
