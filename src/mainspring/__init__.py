@@ -51,17 +51,10 @@ if TYPE_CHECKING:
     from mainspring.entities.declare.outcome import Untouched, Update, now
     from mainspring.entities.kind import Kind
     from mainspring.kernel.retry import RetryPolicy
-    from mainspring.processes.declare.decider_api import (
-        First,
-        Signal,
-        first_of,
-        gather,
-        scope,
-        set_attrs,
-        sleep,
-    )
+    from mainspring.processes.declare.decider_api import Signal, gather, scope, set_attrs, sleep
     from mainspring.processes.declare.handle import ProcessHandle
     from mainspring.processes.declare.process import Process
+    from mainspring.processes.declare.races import First, first_of, first_success, some_of
     from mainspring.processes.operate.search import ProcessFilter
     from mainspring.reactive.declare.context import ReactiveRun
     from mainspring.tasks.declare.handle import Handle
@@ -107,12 +100,14 @@ __all__ = [
     "Untouched",
     "Update",
     "first_of",
+    "first_success",
     "gather",
     "now",
     "one_by_one",
     "scope",
     "set_attrs",
     "sleep",
+    "some_of",
 ]
 
 if not TYPE_CHECKING:  # else every name would be there for a type checker
@@ -131,7 +126,8 @@ if not TYPE_CHECKING:  # else every name would be there for a type checker
             "processes.declare.handle": "ProcessHandle",
             "processes.declare.process": "Process",
             "processes.operate.search": "ProcessFilter",
-            "processes.declare.decider_api": "First Signal first_of gather scope set_attrs sleep",
+            "processes.declare.decider_api": "Signal gather scope set_attrs sleep",
+            "processes.declare.races": "First first_of first_success some_of",
             "reactive.declare.context": "ReactiveRun",
             "tasks.run.context": "Context",
             "tasks.declare.handle": "Handle",

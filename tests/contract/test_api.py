@@ -48,12 +48,14 @@ def test_the_names_of_the_package() -> None:
         "Untouched",
         "Update",
         "first_of",
+        "first_success",
         "gather",
         "now",
         "one_by_one",
         "scope",
         "set_attrs",
         "sleep",
+        "some_of",
     ]
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from mainspring import Mainspring, RetryPolicy
 from mainspring.errors import InvalidArguments, NotFound, ProcessFailed, Refused, UnknownSignal
-from mainspring.processes.declare.decider_api import First, first_of, scope, set_attrs, sleep
+from mainspring.processes.declare.decider_api import scope, set_attrs, sleep
+from mainspring.processes.declare.races import First, first_of
 from mainspring.processes.operate.graph import label
 from mainspring.tasks.declare.promise import Failure, Outcome, Promise
 from mainspring.testing import Clock, run_until_idle

@@ -8,6 +8,7 @@ from typing import assert_type
 from mainspring import Context, Handle, Mainspring
 from mainspring.processes.declare.decider_api import gather, sleep
 from mainspring.processes.declare.handle import ProcessHandle
+from mainspring.processes.declare.races import First, first_of, first_success, some_of
 from mainspring.tasks.declare.promise import Outcome, Promise
 
 app = Mainspring()
@@ -41,6 +42,9 @@ def order(number: int) -> Promise[str]:
     assert_type(gather([amount, amount]), Promise[list[int]])
     assert_type(price.map(["a", "b"]), Promise[list[int]])
     assert_type(approved.wait(), Promise[bool])
+    assert_type(first_of(amount, receipt), Promise[First[int | str]])
+    assert_type(first_success([amount, amount], others="go_on"), Promise[First[int]])
+    assert_type(some_of(2, amount, amount), Promise[list[First[int]]])
     assert_type(receipt.compensate(charge, 1), Promise[str])
     return finish(receipt, amount)
 

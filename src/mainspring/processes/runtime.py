@@ -36,7 +36,7 @@ from mainspring.kernel import (
     judge,
 )
 from mainspring.processes.commit import waiting
-from mainspring.processes.commit.change import FIRST_OF, LEAVE, TaskChange, change_of
+from mainspring.processes.commit.change import LEAVE, TaskChange, change_of
 from mainspring.processes.commit.commit import Commit, DecisionWriters
 from mainspring.processes.commit.task_input import ENDED, TaskInput, TaskInputs, in_background
 from mainspring.processes.commit.visits import (
@@ -50,6 +50,7 @@ from mainspring.processes.declare.versions import Unread
 from mainspring.processes.record import builtin
 from mainspring.processes.record.decision import Decision, Recorded, validate
 from mainspring.processes.record.map import MAP, decide_chunk
+from mainspring.processes.record.race import RACES
 from mainspring.processes.run.actor_policy import PolicyInForce, with_timeouts
 from mainspring.processes.run.beats import Beats
 from mainspring.processes.run.engine import Engine
@@ -184,7 +185,7 @@ class Processes:
                 # takes this task away.
                 change = msgspec.structs.replace(change, state=None, promise=None, keeps=True)
             return self._writers.settles(run, change)
-        if task_input.actor == FIRST_OF:
+        if task_input.actor in RACES:
             racing = Racing(task_input.process_id, self.database.shard_count)
             race = racing.end_race(task_input.task_id, task_input.background)
             return await self.engine.alone_with(task_input.process_id, run, race)

@@ -5,7 +5,16 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from mainspring import Mainspring, RetryPolicy
+from mainspring import (
+    First,
+    Mainspring,
+    MainspringError,
+    RetryPolicy,
+    first_of,
+    first_success,
+    sleep,
+    some_of,
+)
 from mainspring.errors import InvalidSetting, NotFound
 from mainspring.processes.operate.graph import Graph, dot, find_task, mermaid, tree
 from mainspring.tasks.declare.promise import Promise
@@ -124,3 +133,51 @@ async def test_a_task_is_named_by_its_number_its_actor_or_its_id(app: Mainspring
     with pytest.raises(InvalidSetting, match=r"loop has 2 tasks of 'watch': name one .*#1, #4"):
         find_task(graph, "watch")
     assert find_task(graph, "bogus") == "bogus"  # refused where the process is locked
+
+
+async def test_a_race_says_how_many_ends_it_waits_for(app: Mainspring) -> None:
+    """P2, P8: `show` reads who waits for whom, and for how many of them."""
+    go = app.signal("go", int)
+
+    @app.process
+    def order() -> Promise[list[First[int]]]:
+        return some_of(2, [go.wait() for _ in range(3)])
+
+    async with app:
+        handle = await order.start()
+        await run_until_idle(app)
+        lines = tree(await app.operator.processes.graph(handle.id))
+
+    assert lines[-1].strip() == "└─ … #5 @some_of [waiting] for 2 of 3 after #2, #3, #4"
+
+
+async def test_a_race_that_could_never_be_won_is_refused_where_it_is_written(
+    app: Mainspring,
+) -> None:
+    """P15: with what is wrong and what to give."""
+    errors = []
+
+    @app.process
+    def order() -> None:
+        one = sleep(1)
+        for wrong in (
+            lambda: some_of(2, one, one),
+            lambda: first_success(),
+            lambda: some_of(0, one),
+            lambda: first_of(one, others="stay"),  # type: ignore[arg-type]
+        ):
+            try:
+                wrong()
+            except MainspringError as error:
+                errors.append(str(error))
+
+    async with app:
+        await order.start()
+        await run_until_idle(app)
+
+    assert errors == [
+        "some_of needs 2 of 1 promises, and can never have so many",
+        "first_success() of nothing would never end; give it promises",
+        "some_of takes how many of the promises are needed, got 0",
+        "others of first_of is 'cancel' or 'go_on', got 'stay'",
+    ]

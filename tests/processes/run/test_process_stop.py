@@ -12,7 +12,8 @@ import pytest
 
 from mainspring import Context, Mainspring, RetryPolicy
 from mainspring.kernel.worker import Worker
-from mainspring.processes.declare.decider_api import First, first_of, scope
+from mainspring.processes.declare.decider_api import scope
+from mainspring.processes.declare.races import First, first_of
 from mainspring.tasks.declare.promise import Failure, Promise
 from mainspring.testing.idle import wait_until
 

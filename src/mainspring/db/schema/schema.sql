@@ -4031,7 +4031,15 @@ CREATE VIEW mainspring.task_view AS
     (v.parked_at IS NOT NULL) AS is_parked,
     v.due_at,
     v.pass,
-    v.held_until
+    v.held_until,
+        CASE
+            WHEN (t.actor = '@some_of'::text) THEN (COALESCE(((t.args ->> 'need'::text))::integer, 1) -
+            CASE
+                WHEN (t.args ? 'ends'::text) THEN (e.inputs - e.open_inputs)
+                ELSE e.kept
+            END)
+            ELSE NULL::bigint
+        END AS need
    FROM (((mainspring.task t
      LEFT JOIN ( SELECT e_1.process_id,
             e_1.task,
@@ -4039,7 +4047,8 @@ CREATE VIEW mainspring.task_view AS
             count(*) FILTER (WHERE ((e_1.kind <> 'handle'::mainspring.edge_kind) AND (p.id IS NOT NULL) AND (p.outcome IS NULL))) AS open_inputs,
             count(*) FILTER (WHERE ((e_1.kind = ANY (ARRAY['value'::mainspring.edge_kind, 'order'::mainspring.edge_kind])) AND (p.outcome = 'err'::mainspring.promise_outcome))) AS stopping,
             count(*) FILTER (WHERE (p.id IS NULL)) AS gone,
-            max(p.outcome_no) FILTER (WHERE (e_1.kind <> 'handle'::mainspring.edge_kind)) AS last_no
+            max(p.outcome_no) FILTER (WHERE (e_1.kind <> 'handle'::mainspring.edge_kind)) AS last_no,
+            count(*) FILTER (WHERE ((e_1.kind <> 'handle'::mainspring.edge_kind) AND (p.outcome = 'ok'::mainspring.promise_outcome))) AS kept
            FROM (mainspring.edge e_1
              LEFT JOIN mainspring.task p ON (((p.process_id = e_1.process_id) AND (p.id = e_1.promise))))
           GROUP BY e_1.process_id, e_1.task) e ON (((e.process_id = t.process_id) AND (e.task = t.id))))
@@ -4056,7 +4065,15 @@ CREATE VIEW mainspring.process_violation AS
     t.process_id,
     t.id AS task
    FROM (mainspring.task_view t
-     CROSS JOIN LATERAL ( VALUES ('I1'::text,'an open task has no visit and waits for nothing'::text,((t.state = 'open'::mainspring.task_state) AND (NOT t.has_visit) AND (t.open_inputs = 0))), ('I1'::text,'a task that waits has a visit'::text,((t.state = 'open'::mainspring.task_state) AND t.has_visit AND (t.open_inputs > 0) AND (t.stopping = 0) AND (NOT ((t.actor = '@first_of'::text) AND (t.open_inputs < t.inputs))))), ('I1'::text,'an external task has a visit'::text,((t.state = 'external'::mainspring.task_state) AND t.has_visit)), ('I1'::text,'a parked task has no visit'::text,((t.state = 'parked'::mainspring.task_state) AND (NOT t.has_visit))), ('I1'::text,'a task that has ended has a visit or a count'::text,((t.state = ANY (ARRAY['done'::mainspring.task_state, 'cancelled'::mainspring.task_state, 'superseded'::mainspring.task_state])) AND (t.has_visit OR (t.wait_n IS NOT NULL)))), ('I2'::text,'a count is not the number of open inputs'::text,((t.state = 'open'::mainspring.task_state) AND (NOT t.has_visit) AND (t.open_inputs > 0) AND (t.stopping = 0) AND (t.actor <> '@first_of'::text) AND (NOT ((t.waits = 1) AND (t.open_inputs = 1) AND (t.wait_n IS NULL))) AND (t.wait_n IS DISTINCT FROM t.open_inputs))), ('I2'::text,'a first_of waits although an input is closed'::text,((t.state = 'open'::mainspring.task_state) AND (NOT t.has_visit) AND (t.actor = '@first_of'::text) AND (t.open_inputs > 0) AND ((t.open_inputs < t.inputs) OR ((t.waits > 1) AND (t.wait_n IS DISTINCT FROM 1))))), ('I3'::text,'a task waits although an error stops it'::text,((t.state = 'open'::mainspring.task_state) AND (NOT t.has_visit) AND (t.stopping > 0))), ('I11'::text,'a task is done and its input is open or closed later'::text,((t.state = 'done'::mainspring.task_state) AND (t.stopping = 0) AND (t.actor <> '@first_of'::text) AND ((t.open_inputs > 0) OR (t.last_no > t.done_no)))), ('I12'::text,'an input is gone'::text,((t.gone > 0) AND (t.state <> 'superseded'::mainspring.task_state)))) r(rule, detail, is_broken))
+     CROSS JOIN LATERAL ( VALUES ('I1'::text,'an open task has no visit and waits for nothing'::text,((t.state = 'open'::mainspring.task_state) AND (NOT t.has_visit) AND (t.open_inputs = 0))), ('I1'::text,'a task that waits has a visit'::text,((t.state = 'open'::mainspring.task_state) AND t.has_visit AND (t.open_inputs > 0) AND (t.stopping = 0) AND (NOT ((t.actor = ANY (ARRAY['@first_of'::text, '@some_of'::text])) AND (t.open_inputs < t.inputs))))), ('I1'::text,'an external task has a visit'::text,((t.state = 'external'::mainspring.task_state) AND t.has_visit)), ('I1'::text,'a parked task has no visit'::text,((t.state = 'parked'::mainspring.task_state) AND (NOT t.has_visit))), ('I1'::text,'a task that has ended has a visit or a count'::text,((t.state = ANY (ARRAY['done'::mainspring.task_state, 'cancelled'::mainspring.task_state, 'superseded'::mainspring.task_state])) AND (t.has_visit OR (t.wait_n IS NOT NULL)))), ('I2'::text,'a count is not the number of open inputs'::text,((t.state = 'open'::mainspring.task_state) AND (NOT t.has_visit) AND (t.open_inputs > 0) AND (t.stopping = 0) AND (t.actor <> ALL (ARRAY['@first_of'::text, '@some_of'::text])) AND (NOT ((t.waits = 1) AND (t.open_inputs = 1) AND (t.wait_n IS NULL))) AND (t.wait_n IS DISTINCT FROM t.open_inputs))), ('I2'::text,'a first_of waits although an input is closed'::text,((t.state = 'open'::mainspring.task_state) AND (NOT t.has_visit) AND (t.actor = '@first_of'::text) AND (t.open_inputs > 0) AND ((t.open_inputs < t.inputs) OR ((t.waits > 1) AND (t.wait_n IS DISTINCT FROM 1))))), ('I2'::text,'a race waits for no end, or for more than would decide it'::text,((t.state = 'open'::mainspring.task_state) AND (NOT t.has_visit) AND (t.actor = '@some_of'::text) AND (t.open_inputs > 0) AND ((t.need IS NULL) OR ((COALESCE(t.wait_n,
+                CASE
+                    WHEN (t.waits = 1) THEN 1
+                    ELSE NULL::integer
+                END, 0) < 1) OR (COALESCE(t.wait_n,
+                CASE
+                    WHEN (t.waits = 1) THEN 1
+                    ELSE NULL::integer
+                END, 0) > LEAST(t.open_inputs, t.need)))))), ('I3'::text,'a task waits although an error stops it'::text,((t.state = 'open'::mainspring.task_state) AND (NOT t.has_visit) AND (t.stopping > 0))), ('I11'::text,'a task is done and its input is open or closed later'::text,((t.state = 'done'::mainspring.task_state) AND (t.stopping = 0) AND (t.actor <> ALL (ARRAY['@first_of'::text, '@some_of'::text])) AND ((t.open_inputs > 0) OR (t.last_no > t.done_no)))), ('I12'::text,'an input is gone'::text,((t.gone > 0) AND (t.state <> 'superseded'::mainspring.task_state)))) r(rule, detail, is_broken))
   WHERE r.is_broken
 UNION ALL
  SELECT 'I1'::text AS rule,
@@ -4161,7 +4178,7 @@ UNION ALL
      JOIN mainspring.task r ON (((r.process_id = p.id) AND (r.id = p.root))))
   WHERE ((p.state = 'open'::mainspring.process_state) AND (r.outcome IS NOT NULL) AND (NOT (EXISTS ( SELECT
            FROM mainspring.task t
-          WHERE ((t.process_id = p.id) AND (t.state = ANY (ARRAY['open'::mainspring.task_state, 'external'::mainspring.task_state, 'parked'::mainspring.task_state])) AND (COALESCE((t.options ->> 'daemon'::text), ''::text) <> 'true'::text) AND (t.actor <> ALL (ARRAY['@signal'::text, '@sleep'::text, '@gather'::text, '@concat'::text, '@first_of'::text, '@pass_on'::text])))))) AND (NOT (EXISTS ( SELECT
+          WHERE ((t.process_id = p.id) AND (t.state = ANY (ARRAY['open'::mainspring.task_state, 'external'::mainspring.task_state, 'parked'::mainspring.task_state])) AND (COALESCE((t.options ->> 'daemon'::text), ''::text) <> 'true'::text) AND (t.actor <> ALL (ARRAY['@signal'::text, '@sleep'::text, '@gather'::text, '@concat'::text, '@first_of'::text, '@some_of'::text, '@pass_on'::text])))))) AND (NOT (EXISTS ( SELECT
            FROM mainspring.visit v
           WHERE ((v.key = ANY (ARRAY[('look/'::text || (p.id)::text), ('end/'::text || (p.id)::text)])) AND ("left"(v.queue, 18) = 'mainspring.process'::text) AND (v.parked_at IS NULL) AND ((v.due_at <= mainspring.now()) OR (v.attempt > 0)))))))
 UNION ALL

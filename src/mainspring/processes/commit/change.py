@@ -19,7 +19,6 @@ from mainspring.processes.record.decision import ChildTask, Decision, Scope
 from mainspring.tasks.declare.promise import Failure
 
 PASS_ON = "@pass_on"
-FIRST_OF = "@first_of"
 LEAVE = "@leave"
 # A loop is pruned every so many tail calls.
 PRUNE_EVERY = 256

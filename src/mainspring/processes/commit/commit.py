@@ -47,8 +47,9 @@ from mainspring.processes.commit.batch import (
     settle_visits,
     still_counts,
 )
-from mainspring.processes.commit.change import FIRST_OF, NewTask, TaskChange
+from mainspring.processes.commit.change import NewTask, TaskChange
 from mainspring.processes.commit.task_input import NO_OPTIONS, TaskInput
+from mainspring.processes.record.race import RACES, terms_of
 from mainspring.processes.statements import SQL
 
 # Decisions that are committed together; batches of 100 to 500 cost alike, smaller ones more.
@@ -128,13 +129,10 @@ def insert(
         # A promise that a tail call moves on is open too: its new fulfiller is made here.
         made = {task.id for task in change.tasks} | {task.promise for task in change.tasks}
         for task in change.tasks:
-            open_inputs, is_stopped = _inputs(task, made, locked)
-            if is_stopped:
-                open_inputs = 0
+            open_inputs, n = _inputs(task, made, locked)
             tasks.append(task)
             waits.append(open_inputs)
             if open_inputs >= 2:
-                n = 1 if task.actor == FIRST_OF else open_inputs
                 counted.append((task.id, task.process_id, n))
             elif open_inputs == 0:
                 options = task.options or NO_OPTIONS
@@ -152,10 +150,10 @@ def insert(
             batch.offers.append(batch.asked_look(scope.process_id, due_at))
 
 
-def _inputs(task: NewTask, made: set[str], locked: Mapping[str, LockedTask]) -> tuple[int, bool]:
-    """How many inputs are open, and whether it need not wait for them: one that is closed is an
-    error that stops it, or the first of a first_of."""
-    open_inputs = 0
+def _inputs(task: NewTask, made: set[str], locked: Mapping[str, LockedTask]) -> tuple[int, int]:
+    """How many inputs are open, and the ends of how many it waits for. None, where one that is closed is
+    an error that stops it, or those that are closed decide a race."""
+    open_inputs = kept = failed = 0
     is_stopped = False
     for promise, kind in task.edges:
         if kind == "handle":
@@ -168,9 +166,13 @@ def _inputs(task: NewTask, made: set[str], locked: Mapping[str, LockedTask]) -> 
             raise Torn(f"task {task.id} waits for promise {promise}, which does not exist")
         if linked.outcome is None:
             open_inputs += 1
-        elif task.actor == FIRST_OF or (linked.outcome == "err" and kind in ("value", "order")):
-            is_stopped = True
-    return open_inputs, is_stopped
+            continue
+        kept, failed = kept + (linked.outcome == "ok"), failed + (linked.outcome == "err")
+        is_stopped = is_stopped or (linked.outcome == "err" and kind in ("value", "order"))
+    if task.actor in RACES:
+        n = terms_of(task.actor, task.args).left(kept, failed, open_inputs)
+        return (open_inputs if n else 0), n
+    return (0, 0) if is_stopped else (open_inputs, open_inputs)
 
 
 def _task_input(task: NewTask) -> TaskInput:

@@ -30,13 +30,6 @@ T = TypeVar("T")
 NAME_BYTES = 200
 
 
-class First(msgspec.Struct, Generic[T], frozen=True):
-    """Which of several came first, and its value."""
-
-    index: int
-    value: T
-
-
 @overload
 def gather(a: Iterable[Promise[T]], /) -> Promise[list[T]]: ...
 @overload
@@ -54,18 +47,7 @@ def gather(*promises: Promise[object] | Iterable[Promise[object]]) -> Promise[ob
 
     A list of promises can be an argument as it is; gather is for returning one.
     """
-    return current("gather(...)").builtin("@gather", {}, _several("gather", promises))
-
-
-def first_of(*promises: Promise[Any] | Iterable[Promise[Any]]) -> Promise[First[Any]]:
-    """The first of several promises that comes to its end; the others are called off.
-
-    What is called off: those in whose result nothing else is interested.
-    """
-    several = _several("first_of", promises)
-    if not several:
-        raise InvalidArguments("first_of() of nothing would never end; give it promises")
-    return current("first_of(...)").builtin("@first_of", {}, several, "outcome")
+    return current("gather(...)").builtin("@gather", {}, several_of("gather", promises))
 
 
 def sleep(
@@ -220,7 +202,7 @@ def seconds(name: str, given: timedelta | float | None) -> float:
     return float(value)
 
 
-def _several(what: str, given: Sequence[object]) -> list[Promise[object]]:
+def several_of(what: str, given: Sequence[object]) -> list[Promise[object]]:
     """The promises, given one by one or as a list of them."""
     if len(given) == 1 and not isinstance(given[0], Promise) and isinstance(given[0], Iterable):
         return promises_of(what, given[0])

@@ -12,6 +12,7 @@ from mainspring.db.tx import Tx
 from mainspring.errors import InvalidSetting, NotFound
 from mainspring.phrases import counted, instant
 from mainspring.processes.operate.search import FoundProcess, find_process
+from mainspring.processes.record.race import SOME_OF, terms_of
 from mainspring.processes.statements import SQL
 
 MOST_TASKS = 2_000
@@ -55,6 +56,7 @@ class GraphTask(msgspec.Struct, frozen=True):
     # Of a signal that it has taken.
     sent_by: str | None = None
     sent_at: datetime | None = None
+    about: str | None = None  # of a task of the engine's own, what `label` adds: JSON
 
     @property
     def status(self) -> str:
@@ -95,6 +97,7 @@ class GraphRow(NamedTuple):
     inputs: str | None  # JSON
     sent_by: str | None
     sent_at: datetime | None
+    about: str | None
 
     def task(self) -> GraphTask:
         """With its error and its inputs read."""
@@ -149,6 +152,9 @@ def find_task(graph: Graph, named: str) -> str:
 def label(task: GraphTask) -> str:
     """A task in a few words."""
     text = f"{task.actor} [{task.status}]"
+    if task.actor == SOME_OF:
+        terms = terms_of(task.actor, task.about)
+        text += f" for {terms.need} of {len(task.inputs)}"
     if task.external == "signal":
         text += f" for signal {task.signal!r}"
     if task.sent_at is not None:

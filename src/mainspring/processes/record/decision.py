@@ -33,6 +33,7 @@ BUILTINS = frozenset(
         "@sleep",
         "@process",
         "@first_of",
+        "@some_of",
         "@gather",
         "@concat",
         "@leave",

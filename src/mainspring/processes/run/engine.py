@@ -13,7 +13,7 @@ import msgspec
 
 from mainspring.db.sql import Steps
 from mainspring.errors import Fenced, NotFound
-from mainspring.kernel import BACKGROUND_BELOW, Again, Done, Outcome, Run, WorkerPort
+from mainspring.kernel import BACKGROUND_BELOW, Again, Done, Outcome, Parked, Run, WorkerPort
 from mainspring.processes.commit.change import TaskChange
 from mainspring.processes.commit.commit import settle_steps
 from mainspring.processes.commit.visits import engine_visit, payload_of
@@ -133,9 +133,14 @@ class Engine:
     async def alone_with(self, process_id: str, run: Run, steps: Steps[Answer]) -> Outcome:
         """A structural change that is done once: the settle of its visit is part of it."""
 
+        outcome: Outcome = Done()
+
         def with_settle() -> Steps[Answer]:
+            nonlocal outcome
             answer = yield from steps
             outcome = Done(result=msgspec.json.encode(answer).decode())
+            if (error := answer.parked) is not None:
+                outcome = Parked(error.type, str(error))
             settled = yield from settle_steps(run, outcome, self._worker.worker_id)
             if settled not in ("settled", "before", "superseded"):
                 raise Fenced(f"the visit {run.visit.key!r} was settled or deleted meanwhile")
@@ -150,4 +155,4 @@ class Engine:
             facts = {"process_id": process_id, "visit": run.visit.key, "why": answer.why}
             log.warning("process.change_refused", extra=facts)
         run.settle()
-        return Done()
+        return outcome

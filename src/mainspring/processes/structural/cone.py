@@ -8,11 +8,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from mainspring.processes.record.race import RACES, terms_of
+
 LIVE = ("open", "external", "parked")
 # What only waits, or passes on what it waited for: nothing happens outside by it. When the result of a
 # process is there and nothing else of it is live, nobody reads these any more. look.sql and the view of
 # what is broken name them too.
-WAITING = ("@signal", "@sleep", "@gather", "@concat", "@first_of", "@pass_on")
+WAITING = ("@signal", "@sleep", "@gather", "@concat", "@first_of", "@some_of", "@pass_on")
 
 
 class TaskNode(msgspec.Struct):
@@ -29,6 +31,7 @@ class TaskNode(msgspec.Struct):
     done_no: int | None = None
     options: str | None = None
     undo: str | None = None
+    race: str | None = None  # JSON: the terms of one
 
 
 class TaskEdge(NamedTuple):
@@ -80,7 +83,7 @@ class TaskGraph:
 
     def _called_off(self, node: TaskNode) -> list[str]:
         """Who lost a race that is run again runs again: a cancellation must not win it."""
-        if node.actor != "@first_of":
+        if node.actor not in RACES:
             return []
         return [
             id
@@ -97,18 +100,24 @@ class TaskGraph:
         kept = starts if len(starts) == 1 else ()
         return {id for id in cone if id not in kept and self.nodes[id].created_by in cone}
 
-    def open_inputs(self, task: str, reopened: set[str]) -> tuple[int, bool]:
-        """How many inputs are open once these promises are, and whether it need not wait for them."""
-        count, is_stopped = 0, False
-        is_first_of = self.nodes[task].actor == "@first_of"
+    def open_inputs(self, task: str, reopened: set[str]) -> tuple[int, int]:
+        """How many inputs are open once these promises are, and the ends of how many it waits for. None,
+        where it need not wait."""
+        count = kept = failed = 0
+        is_stopped = False
         for promise, kind in self.inputs[task]:
-            node = self.nodes.get(promise)  # one that is gone (I12) closes no more
-            outcome = None if node is None or promise in reopened else node.outcome
+            of = self.nodes.get(promise)  # one that is gone (I12) closes no more
+            outcome = None if of is None or promise in reopened else of.outcome
             if outcome is None:
                 count += 1
-            elif is_first_of or (outcome == "err" and kind in ("value", "order")):
-                is_stopped = True
-        return count, is_stopped
+                continue
+            kept, failed = kept + (outcome == "ok"), failed + (outcome == "err")
+            is_stopped = is_stopped or (outcome == "err" and kind in ("value", "order"))
+        node = self.nodes[task]
+        if node.actor in RACES:
+            n = terms_of(node.actor, node.race).left(kept, failed, count)
+            return (count if n else 0), n
+        return (0, 0) if is_stopped else (count, count)
 
     def lost_input(self, tasks: Iterable[str]) -> tuple[str, str] | None:
         """The first of these tasks that has an input which is gone, with that."""

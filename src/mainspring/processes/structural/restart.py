@@ -12,9 +12,9 @@ from mainspring.db.sql import Steps, first, rows, run
 from mainspring.errors import NotFound
 from mainspring.kernel import new_id
 from mainspring.phrases import counted
-from mainspring.processes.commit.change import FIRST_OF
 from mainspring.processes.commit.task_input import DEADLINE_AFTER, decode_options
 from mainspring.processes.commit.visits import insert_steps
+from mainspring.processes.record.race import RACES
 from mainspring.processes.statements import SQL
 from mainspring.processes.structural.change import Answer, Locked, Structural, visit_of
 from mainspring.processes.structural.compensation import Scopes, around
@@ -139,24 +139,21 @@ class Restarting(Structural):
         now: datetime,
         priority: int | None,
     ) -> Steps[None]:
-        counts = {}
-        for id in reset:
-            count, is_stopped = graph.open_inputs(id, reopened)
-            counts[id] = 0 if is_stopped else count
-        waits = [counts[id] for id in reset]
+        waiting = {id: graph.open_inputs(id, reopened) for id in reset}
+        waits = [waiting[id][0] for id in reset]
         yield from run(
             SQL["reset_tasks"], process_id=self.process_id, tasks=list(reset), waits=waits
         )
-        counted = [id for id in reset if counts[id] >= 2]
+        counted = [id for id in reset if waiting[id][0] >= 2]
         if counted:
-            numbers = [1 if graph.nodes[id].actor == FIRST_OF else counts[id] for id in counted]
+            numbers = [waiting[id][1] for id in counted]
             yield from run(
                 SQL["insert_waits"], process_id=self.process_id, tasks=counted, counts=numbers
             )
         visits = [
             visit_of(self.process_id, graph.nodes[id], 1, engine=self.engine, now=now)
             for id in reset
-            if counts[id] == 0
+            if waiting[id][0] == 0
         ]
         if priority is not None:
             visits = [msgspec.structs.replace(visit, priority=priority) for visit in visits]
@@ -244,7 +241,7 @@ def _undone_in_race(graph: TaskGraph, scopes: Scopes, cone: set[str]) -> str | N
             continue
         for id in cone:
             inputs = {promise for promise, _ in graph.inputs[id]}
-            if graph.nodes[id].actor == FIRST_OF and scope.promise in inputs:
+            if graph.nodes[id].actor in RACES and scope.promise in inputs:
                 return (
                     f"the race {id} would be run again with a scope that was undone: restart from "
                     f"the task that opened it, {scope.opened_by}"

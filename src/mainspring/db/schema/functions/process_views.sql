@@ -6,14 +6,17 @@ create or replace view mainspring.task_view as
     case when left(t.actor, 1) = '@' then 'mainspring.process' else t.actor end as queue,
     coalesce(e.inputs, 0) as inputs, coalesce(e.open_inputs, 0) as open_inputs, coalesce(e.stopping, 0) as stopping,
     coalesce(e.gone, 0) as gone, e.last_no, w.n as wait_n,
-    v.key is not null as has_visit, v.parked_at is not null as is_parked, v.due_at, v.pass, v.held_until
+    v.key is not null as has_visit, v.parked_at is not null as is_parked, v.due_at, v.pass, v.held_until,
+    case when t.actor = '@some_of' then coalesce((t.args ->> 'need')::integer, 1)
+      - case when t.args ? 'ends' then e.inputs - e.open_inputs else e.kept end end as need
   from mainspring.task t
   left join (
     select e.process_id, e.task, count(*) filter (where e.kind <> 'handle') as inputs,
       count(*) filter (where e.kind <> 'handle' and p.id is not null and p.outcome is null) as open_inputs,
       count(*) filter (where e.kind in ('value', 'order') and p.outcome = 'err') as stopping,
       count(*) filter (where p.id is null) as gone,
-      max(p.outcome_no) filter (where e.kind <> 'handle') as last_no
+      max(p.outcome_no) filter (where e.kind <> 'handle') as last_no,
+      count(*) filter (where e.kind <> 'handle' and p.outcome = 'ok') as kept
     from mainspring.edge e
     left join mainspring.task p on p.process_id = e.process_id and p.id = e.promise
     group by e.process_id, e.task
@@ -29,20 +32,23 @@ create or replace view mainspring.process_violation as
     cross join lateral (values
       ('I1', 'an open task has no visit and waits for nothing', t.state = 'open' and not t.has_visit and t.open_inputs = 0),
       ('I1', 'a task that waits has a visit', t.state = 'open' and t.has_visit and t.open_inputs > 0 and t.stopping = 0
-        and not (t.actor = '@first_of' and t.open_inputs < t.inputs)),
+        and not (t.actor in ('@first_of', '@some_of') and t.open_inputs < t.inputs)),
       ('I1', 'an external task has a visit', t.state = 'external' and t.has_visit),
       ('I1', 'a parked task has no visit', t.state = 'parked' and not t.has_visit),
       ('I1', 'a task that has ended has a visit or a count',
         t.state in ('done', 'cancelled', 'superseded') and (t.has_visit or t.wait_n is not null)),
       ('I2', 'a count is not the number of open inputs',
-        t.state = 'open' and not t.has_visit and t.open_inputs > 0 and t.stopping = 0 and t.actor <> '@first_of'
+        t.state = 'open' and not t.has_visit and t.open_inputs > 0 and t.stopping = 0 and t.actor not in ('@first_of', '@some_of')
         and not (t.waits = 1 and t.open_inputs = 1 and t.wait_n is null) and t.wait_n is distinct from t.open_inputs),
       ('I2', 'a first_of waits although an input is closed',
         t.state = 'open' and not t.has_visit and t.actor = '@first_of' and t.open_inputs > 0
         and (t.open_inputs < t.inputs or (t.waits > 1 and t.wait_n is distinct from 1))),
+      ('I2', 'a race waits for no end, or for more than would decide it',
+        t.state = 'open' and not t.has_visit and t.actor = '@some_of' and t.open_inputs > 0
+        and (t.need is null or coalesce(t.wait_n, case when t.waits = 1 then 1 end, 0) not between 1 and least(t.open_inputs, t.need))),
       ('I3', 'a task waits although an error stops it', t.state = 'open' and not t.has_visit and t.stopping > 0),
       ('I11', 'a task is done and its input is open or closed later',
-        t.state = 'done' and t.stopping = 0 and t.actor <> '@first_of' and (t.open_inputs > 0 or t.last_no > t.done_no)),
+        t.state = 'done' and t.stopping = 0 and t.actor not in ('@first_of', '@some_of') and (t.open_inputs > 0 or t.last_no > t.done_no)),
       ('I12', 'an input is gone', t.gone > 0 and t.state <> 'superseded')
     ) as r(rule, detail, is_broken)
     where r.is_broken
@@ -104,7 +110,7 @@ create or replace view mainspring.process_violation as
     where p.state = 'open' and r.outcome is not null
       and not exists (select from mainspring.task t
         where t.process_id = p.id and t.state in ('open', 'external', 'parked') and coalesce(t.options ->> 'daemon', '') <> 'true'
-          and t.actor not in ('@signal', '@sleep', '@gather', '@concat', '@first_of', '@pass_on'))
+          and t.actor not in ('@signal', '@sleep', '@gather', '@concat', '@first_of', '@some_of', '@pass_on'))
       and not exists (select from mainspring.visit v
         where v.key in ('look/' || p.id::text, 'end/' || p.id::text) and left(v.queue, 18) = 'mainspring.process'
           and v.parked_at is null and (v.due_at <= mainspring.now() or v.attempt > 0))
