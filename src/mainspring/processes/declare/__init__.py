@@ -4,6 +4,7 @@ decider_api.py  what a decider can say besides calling tasks: wait, join, race, 
                 remember
 handle.py       A process that was started: where it is, what it came to, and messages to it
 process.py      a decider whose calls start processes, and steps inside of one
+races.py        the first end of several promises, the first success, some of many
 versions.py     code that changes while processes run: arguments written by an older version
                 are brought up
 """

@@ -6,5 +6,6 @@ builtin.py    deciders of our own: what they come to follows from their inputs a
               user code
 decision.py   what one run of a task came to, as frozen data that can travel as JSON
 map.py        a call for each of many items, made in chunks by hidden deciders
+race.py       how many ends of several promises a race waits for, and which count
 recorder.py   recording what a decider calls, and making a decision of it
 """
