@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from mainspring.entities.declare.outcome import Untouched, Update, now
     from mainspring.entities.kind import Kind
     from mainspring.kernel.retry import RetryPolicy
+    from mainspring.processes.declare.call_off import call_off
     from mainspring.processes.declare.decider_api import Signal, gather, scope, set_attrs, sleep
     from mainspring.processes.declare.handle import ProcessHandle
     from mainspring.processes.declare.process import Process
@@ -99,6 +100,7 @@ __all__ = [
     "Unique",
     "Untouched",
     "Update",
+    "call_off",
     "first_of",
     "first_success",
     "gather",
@@ -127,6 +129,7 @@ if not TYPE_CHECKING:  # else every name would be there for a type checker
             "processes.declare.process": "Process",
             "processes.operate.search": "ProcessFilter",
             "processes.declare.decider_api": "Signal gather scope set_attrs sleep",
+            "processes.declare.call_off": "call_off",
             "processes.declare.races": "First first_of first_success some_of",
             "reactive.declare.context": "ReactiveRun",
             "tasks.run.context": "Context",

@@ -47,6 +47,7 @@ def test_the_names_of_the_package() -> None:
         "Unique",
         "Untouched",
         "Update",
+        "call_off",
         "first_of",
         "first_success",
         "gather",

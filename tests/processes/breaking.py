@@ -12,8 +12,8 @@ from mainspring.testing import Clock
 
 _END = """
 select pg_terminate_backend(pid, 5000) from pg_stat_activity
-where datname = current_database() and application_name like 'mainspring:%'
-  and state like 'idle in transaction%'
+where datname = current_database() and application_name like 'mainspring:%%'
+  and state like 'idle in transaction%%'
 """
 
 
@@ -33,7 +33,7 @@ def break_at(monkeypatch: pytest.MonkeyPatch, scene: Scene, name: str, *, after:
             seen = seen or statement.name == after
             if seen and statement.name == name and not broken:
                 broken.append(name)
-                scene.query(_END)
+                assert scene.query(_END), "no transaction of an engine is open"
             answer = yield statement, values
 
     monkeypatch.setattr(Connection, "follow", lambda self, steps: follow(self, watched(steps)))

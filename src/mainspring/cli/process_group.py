@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from mainspring.cli.actors import actors, changes, counters
+from mainspring.cli.process_changes import cancel, restart
 from mainspring.cli.process_orders import cancel_all, restart_all, templates
 from mainspring.cli.processes import group as group
 
-for order in (actors, counters, changes, restart_all, cancel_all, templates):
+for order in (cancel, restart, actors, counters, changes, restart_all, cancel_all, templates):
     group.command(order.__name__.replace("_", "-"))(order)

@@ -19,7 +19,6 @@ from mainspring.operator import Operator
 from mainspring.processes.declare.handle import ProcessHandle
 from mainspring.processes.operate import graph
 from mainspring.processes.operate.bulk import LOW_PRIORITY, TaskFilter
-from mainspring.processes.operate.graph import find_task
 from mainspring.processes.operate.search import FoundProcess, ProcessFilter, Template
 
 if TYPE_CHECKING:
@@ -245,49 +244,6 @@ def signal(
 NoCompensate = Annotated[
     bool, typer.Option("--no-compensate", help="Undo nothing of what was done.")
 ]
-
-
-@group.command()
-def cancel(
-    id: Id, no_compensate: NoCompensate = False, url: options.Url = None, app: options.App = None
-) -> None:
-    """Cancel a process and its child processes; what was done is undone first."""
-    answer = ask(
-        lambda operator: operator.processes.cancel(id, compensate=not no_compensate), url, app
-    )
-    undone = f", {answer.compensations} compensations begin" if answer.compensations else ""
-    show.say(f"cancelled: {answer.tasks} tasks, {answer.stopped} runs told to stop{undone}")
-
-
-@group.command()
-def restart(
-    id: Id,
-    task: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            help="Redo only from this task on: its number in `show`, its actor, or its id.",
-        ),
-    ] = None,
-    fresh_signals: Annotated[
-        bool, typer.Option("--fresh-signals", help="Ask for the signals again.")
-    ] = False,
-    dry_run: options.DryRun = False,
-    url: options.Url = None,
-    app: options.App = None,
-) -> None:
-    """Redo a process from scratch, or what one task made and what depends on it."""
-
-    async def order(operator: Operator) -> str:
-        processes, start = operator.processes, None
-        if task is not None:
-            start = find_task(await processes.graph(id), task)
-        if dry_run:
-            return str(await processes.preview_restart(id, start))
-        answer = await processes.restart(id, start, fresh_signals=fresh_signals)
-        return f"restarted: {answer.tasks} tasks, {answer.stopped} runs told to stop"
-
-    show.say(ask(order, url, app))
 
 
 @group.command("restart-tasks")

@@ -25,7 +25,7 @@ from mainspring.kernel import DEFAULT_POOL, DEFAULT_PRIORITY, RetryPolicy, regis
 from mainspring.processes.commit.signals import send_steps
 from mainspring.processes.commit.start import Started, start_steps
 from mainspring.processes.declare.decider_api import Signal
-from mainspring.processes.declare.handle import Found, ProcessHandle, Sent
+from mainspring.processes.declare.handle import CancelPart, Found, ProcessHandle, Sent
 from mainspring.processes.declare.process import (
     AnyProcess,
     Process,
@@ -37,7 +37,12 @@ from mainspring.processes.declare.versions import Versions
 from mainspring.processes.operate.settings import register
 from mainspring.processes.remote.remote import Remote
 from mainspring.processes.statements import SQL
-from mainspring.processes.structural.request import request_cancel, request_steps
+from mainspring.processes.structural.request import (
+    part_of,
+    request_call_off,
+    request_cancel,
+    request_steps,
+)
 from mainspring.tasks.declare.options import check_priority
 from mainspring.tasks.declare.promise import Failure
 from mainspring.tasks.declare.task import Task
@@ -246,15 +251,27 @@ class Registry:
         except KeyError:
             raise UnknownSignal(name, self.signals) from None
 
-    async def request_cancel(self, process_id: str, on: Caller | None, *, compensate: bool) -> None:
+    async def request_cancel(
+        self, process_id: str, on: Caller | None, cancel: CancelPart, *, compensate: bool
+    ) -> None:
         database = await self._app.database()
-        visit = request_cancel(process_id, compensate=compensate)
-        await self._run_on(on, request_steps([visit], database.shard_count), CANCEL)
+        steps = self._cancel(process_id, database.shard_count, cancel, compensate=compensate)
+        await self._run_on(on, steps, CANCEL)
 
-    def request_cancel_sync(self, process_id: str, on: Caller | None, *, compensate: bool) -> None:
+    def request_cancel_sync(
+        self, process_id: str, on: Caller | None, cancel: CancelPart, *, compensate: bool
+    ) -> None:
         shard_count = self._app.database_sync().shard_count
-        visit = request_cancel(process_id, compensate=compensate)
-        self._run_on_sync(on, request_steps([visit], shard_count), CANCEL)
+        steps = self._cancel(process_id, shard_count, cancel, compensate=compensate)
+        self._run_on_sync(on, steps, CANCEL)
+
+    def _cancel(
+        self, process_id: str, shard_count: int, cancel: CancelPart, *, compensate: bool
+    ) -> Steps[None]:
+        part = part_of(cancel.task, cancel.scope, cancel.why, compensate=compensate)
+        if part is not None:
+            return request_steps([request_call_off(process_id, part)], shard_count)
+        return request_steps([request_cancel(process_id, compensate=compensate)], shard_count)
 
     async def run_steps(self, steps: Steps[T]) -> T:
         """On a connection of our own, in a transaction."""

@@ -17,6 +17,7 @@ import msgspec
 
 from mainspring import clock
 from mainspring.db.database import Database
+from mainspring.db.sql import Steps
 from mainspring.errors import InvalidArguments, PromiseMisused
 from mainspring.failure_text import describe
 from mainspring.kernel import (
@@ -47,6 +48,8 @@ from mainspring.processes.commit.visits import (
 )
 from mainspring.processes.connections import Lines
 from mainspring.processes.declare.versions import Unread
+from mainspring.processes.parts.call_off import CALL_OFF, CallingOff
+from mainspring.processes.parts.race import Racing
 from mainspring.processes.record import builtin
 from mainspring.processes.record.decision import Decision, Recorded, validate
 from mainspring.processes.record.map import MAP, decide_chunk
@@ -56,13 +59,14 @@ from mainspring.processes.run.beats import Beats
 from mainspring.processes.run.engine import Engine
 from mainspring.processes.run.recovery import Recovery
 from mainspring.processes.statements import SQL
+from mainspring.processes.structural.change import Answer
 from mainspring.processes.structural.check import FAIL
 from mainspring.processes.structural.not_run import overdue, stopped, too_late
-from mainspring.processes.structural.race import Racing
 from mainspring.tasks.declare.promise import Failure
 from mainspring.tasks.run.execute import by_payload
 
 log = logging.getLogger("mainspring")
+ALONE = (*RACES, CALL_OFF)  # tasks of the engine's own that are structural changes
 # A step that newer code recorded is looked at again after so long: a worker that reads it may have come.
 NEWER_CODE_SECONDS = 5.0
 # What tasks are run with is kept for so many; beyond that it is read.
@@ -185,10 +189,9 @@ class Processes:
                 # takes this task away.
                 change = msgspec.structs.replace(change, state=None, promise=None, keeps=True)
             return self._writers.settles(run, change)
-        if task_input.actor in RACES:
-            racing = Racing(task_input.process_id, self.database.shard_count)
-            race = racing.end_race(task_input.task_id, task_input.background)
-            return await self.engine.alone_with(task_input.process_id, run, race)
+        if task_input.actor in ALONE:
+            alone = self._alone(task_input)
+            return await self.engine.alone_with(task_input.process_id, run, alone)
         if task_input.actor in waiting.KINDS:
             try:
                 return self._writers.settles(run, waiting.begin_waiting(task_input))
@@ -214,6 +217,14 @@ class Processes:
         if run.settled:
             return Done()
         return self._writers.settles(run, self._change(task_input, decision))
+
+    def _alone(self, task_input: TaskInput) -> Steps[Answer]:
+        """The structural change that a task of the engine's own is."""
+        process_id, shard_count = task_input.process_id, self.database.shard_count
+        if task_input.actor == CALL_OFF:
+            return CallingOff(process_id, shard_count).call_off_from_within(task_input)
+        racing = Racing(process_id, shard_count)
+        return racing.end_race(task_input.task_id, task_input.background)
 
     def _chunk(self, task_input: TaskInput) -> TaskChange:
         return self._change(task_input, decide_chunk(task_input.args))

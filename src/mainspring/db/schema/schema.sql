@@ -4178,7 +4178,7 @@ UNION ALL
      JOIN mainspring.task r ON (((r.process_id = p.id) AND (r.id = p.root))))
   WHERE ((p.state = 'open'::mainspring.process_state) AND (r.outcome IS NOT NULL) AND (NOT (EXISTS ( SELECT
            FROM mainspring.task t
-          WHERE ((t.process_id = p.id) AND (t.state = ANY (ARRAY['open'::mainspring.task_state, 'external'::mainspring.task_state, 'parked'::mainspring.task_state])) AND (COALESCE((t.options ->> 'daemon'::text), ''::text) <> 'true'::text) AND (t.actor <> ALL (ARRAY['@signal'::text, '@sleep'::text, '@gather'::text, '@concat'::text, '@first_of'::text, '@some_of'::text, '@pass_on'::text])))))) AND (NOT (EXISTS ( SELECT
+          WHERE ((t.process_id = p.id) AND (t.state = ANY (ARRAY['open'::mainspring.task_state, 'external'::mainspring.task_state, 'parked'::mainspring.task_state])) AND (COALESCE((t.options ->> 'daemon'::text), ''::text) <> 'true'::text) AND (t.actor <> ALL (ARRAY['@signal'::text, '@sleep'::text, '@gather'::text, '@concat'::text, '@first_of'::text, '@some_of'::text, '@call_off'::text, '@pass_on'::text])))))) AND (NOT (EXISTS ( SELECT
            FROM mainspring.visit v
           WHERE ((v.key = ANY (ARRAY[('look/'::text || (p.id)::text), ('end/'::text || (p.id)::text)])) AND ("left"(v.queue, 18) = 'mainspring.process'::text) AND (v.parked_at IS NULL) AND ((v.due_at <= mainspring.now()) OR (v.attempt > 0)))))))
 UNION ALL
@@ -4319,7 +4319,8 @@ CREATE TABLE mainspring.scope (
     promise uuid,
     error jsonb,
     deadline_at timestamp with time zone,
-    created_at timestamp with time zone DEFAULT mainspring.now() NOT NULL
+    created_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
+    name text COLLATE pg_catalog."C"
 );
 
 CREATE TABLE mainspring.secret (

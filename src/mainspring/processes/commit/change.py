@@ -52,6 +52,7 @@ class NewScope(msgspec.Struct):
     on_error: object  # JSON
     promise: str
     timeout: float | None
+    name: str | None = None
 
 
 class Waiting(msgspec.Struct):
@@ -246,4 +247,5 @@ def _scope(
         None if scope.on_error is None else msgspec.to_builtins(scope.on_error),
         promises[scope.result],
         scope.timeout,
+        scope.name,
     )

@@ -1,5 +1,6 @@
 """What users write: processes, deciders' verbs, handles, versions.
 
+call_off.py     a step of a process ends a part of it, while the rest goes on
 decider_api.py  what a decider can say besides calling tasks: wait, join, race, enclose,
                 remember
 handle.py       A process that was started: where it is, what it came to, and messages to it

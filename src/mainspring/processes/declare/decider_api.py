@@ -15,7 +15,8 @@ import msgspec
 from mainspring.errors import InvalidArguments, InvalidSetting, PayloadTooLarge, PromiseMisused
 from mainspring.foreign import pydantic_types
 from mainspring.processes.record.arguments import check_attrs, promises_of
-from mainspring.processes.record.recorder import Recorder, ScopeDraft, current
+from mainspring.processes.record.recorder import Recorder, current
+from mainspring.processes.record.scope_draft import ScopeDraft
 from mainspring.shape import fault, shape
 from mainspring.tasks.declare.options import check_text, check_time
 from mainspring.tasks.declare.promise import Promise
@@ -136,12 +137,19 @@ class scope:
     When one of them fails, or the time is over, what is open in it is called off, what is done is
     undone in reverse order (`.compensate(...)`), and the handler runs (`s.on_error(task, ...)`).
     `s.returns(promise)` names its result, `s.promise` is that of the whole, for use after the block:
-    the result, or what the handler came to.
+    the result, or what the handler came to. Under its `name` it can be called off while it is open.
     """
 
     def __init__(
-        self, *, on_error: object = None, timeout: timedelta | float | None = None
+        self,
+        *,
+        on_error: object = None,
+        timeout: timedelta | float | None = None,
+        name: str | None = None,
     ) -> None:
+        if name is not None:
+            check_text("a scope's name", name, NAME_BYTES)
+        self._name = name
         self._handler = on_error
         self._timeout = None if timeout is None else seconds("timeout", timeout)
         if self._timeout == 0:
@@ -154,7 +162,7 @@ class scope:
         if self._recorder is not None:
             raise PromiseMisused("a scope can be entered once; make another one")
         self._recorder = current("scope(...)")
-        self._draft = self._recorder.open_scope(self._timeout)
+        self._draft = self._recorder.open_scope(self._timeout, self._name)
         if self._handler is not None:
             self.on_error(self._handler)
         return self

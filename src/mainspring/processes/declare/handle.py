@@ -48,6 +48,14 @@ class Found(msgspec.Struct, frozen=True):
     parked: str | None = None  # the first parked task while there is no result, and its error
 
 
+class CancelPart(msgspec.Struct, frozen=True):
+    """The part of a process that is to be cancelled; neither: all of it."""
+
+    task: str | None = None  # its id, or an actor
+    scope: str | None = None
+    why: str = "called off"
+
+
 class ProcessLookup(Protocol):
     """What looks processes up and sends them signals: the application."""
 
@@ -56,10 +64,10 @@ class ProcessLookup(Protocol):
     async def send_signal(self, process_id: str, sent: Sent, on: Caller | None) -> bool: ...
     def send_signal_sync(self, process_id: str, sent: Sent, on: Caller | None) -> bool: ...
     async def request_cancel(
-        self, process_id: str, on: Caller | None, *, compensate: bool
+        self, process_id: str, on: Caller | None, cancel: CancelPart, *, compensate: bool
     ) -> None: ...
     def request_cancel_sync(
-        self, process_id: str, on: Caller | None, *, compensate: bool
+        self, process_id: str, on: Caller | None, cancel: CancelPart, *, compensate: bool
     ) -> None: ...
 
 
@@ -193,16 +201,36 @@ class ProcessHandle(msgspec.Struct, Generic[R], frozen=True, gc=False):
         """The same for code that is not async."""
         return self._lookup.send_signal_sync(self.id, Sent(signal, payload, id, sent_by), on)
 
-    async def cancel(self, *, compensate: bool = True, on: Caller | None = None) -> None:
+    async def cancel(
+        self,
+        *,
+        compensate: bool = True,
+        task: str | None = None,
+        scope: str | None = None,
+        why: str = "called off",
+        on: Caller | None = None,
+    ) -> None:
         """Ask for the process to be cancelled, with its child processes: a worker does it next.
 
-        What was done and can be undone is undone first, unless `compensate=False`.
+        What was done and can be undone is undone first, unless `compensate=False`. `task` (an id, or an
+        actor: its live ones) or `scope` (a name) call off that part alone, and the rest goes on: who waits
+        for the task is told `Cancelled` and `why`; the scope is undone and its handler runs.
         """
-        await self._lookup.request_cancel(self.id, on, compensate=compensate)
+        part = CancelPart(task, scope, why)
+        await self._lookup.request_cancel(self.id, on, part, compensate=compensate)
 
-    def cancel_sync(self, *, compensate: bool = True, on: Caller | None = None) -> None:
+    def cancel_sync(
+        self,
+        *,
+        compensate: bool = True,
+        task: str | None = None,
+        scope: str | None = None,
+        why: str = "called off",
+        on: Caller | None = None,
+    ) -> None:
         """The same for code that is not async."""
-        self._lookup.request_cancel_sync(self.id, on, compensate=compensate)
+        part = CancelPart(task, scope, why)
+        self._lookup.request_cancel_sync(self.id, on, part, compensate=compensate)
 
     def _has_ended(self, found: Found) -> bool:
         if found.state == "unknown":

@@ -155,6 +155,8 @@ def label(task: GraphTask) -> str:
     if task.actor == SOME_OF:
         terms = terms_of(task.actor, task.about)
         text += f" for {terms.need} of {len(task.inputs)}"
+    if task.actor == "@leave" and task.about is not None:
+        text += f" of scope {task.about!r}"
     if task.external == "signal":
         text += f" for signal {task.signal!r}"
     if task.sent_at is not None:

@@ -41,10 +41,11 @@ from mainspring.processes.operate.search import (
 )
 from mainspring.processes.operate.settings import SettingChange
 from mainspring.processes.operate.why import ProcessWhy
+from mainspring.processes.parts.call_off import CallingOff
 from mainspring.processes.structural.cancel import Cancelling
 from mainspring.processes.structural.change import Answer, closing, refuse
 from mainspring.processes.structural.parked import Resolving
-from mainspring.processes.structural.request import ProcessRestart
+from mainspring.processes.structural.request import ProcessRestart, part_of
 from mainspring.processes.structural.restart import Restarting, RestartPreview
 from mainspring.tasks.declare.promise import Failure
 
@@ -124,13 +125,27 @@ class ProcessOperator:
 
     # -- orders
 
-    async def cancel(self, id: str, *, compensate: bool = True) -> Answer:
+    async def cancel(
+        self,
+        id: str,
+        *,
+        compensate: bool = True,
+        task: str | None = None,
+        scope: str | None = None,
+        why: str = "called off",
+    ) -> Answer:
         """Cancel a process and its child processes, now; refused if it has ended.
 
         What was done and can be undone (`.compensate(...)`) is undone; with `compensate=False` it stays,
-        and compensations that run already are given up.
+        and compensations that run already are given up. `task` (an id, or an actor: its live ones) or
+        `scope` (a name) call off that part alone: the task fails with `Cancelled` and `why`, the scope is
+        undone and its handler runs.
         """
         process = await self.find(id)
+        if (part := part_of(task, scope, why, compensate=compensate)) is not None:
+            calling = CallingOff(process.id, (await self._host.database()).shard_count)
+            named = {"task": task, "scope": scope, "why": why}
+            return await self._alone("call_off", process.id, calling.call_off(part), named)
         change = Cancelling(process.id, (await self._host.database()).shard_count)
         details = {"compensate": compensate}
         return await self._alone(

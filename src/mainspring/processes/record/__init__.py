@@ -8,4 +8,5 @@ decision.py   what one run of a task came to, as frozen data that can travel as 
 map.py        a call for each of many items, made in chunks by hidden deciders
 race.py       how many ends of several promises a race waits for, and which count
 recorder.py   recording what a decider calls, and making a decision of it
+scope_draft.py  a scope while its decider still writes it
 """

@@ -34,6 +34,7 @@ BUILTINS = frozenset(
         "@process",
         "@first_of",
         "@some_of",
+        "@call_off",
         "@gather",
         "@concat",
         "@leave",
@@ -88,6 +89,7 @@ class Scope(msgspec.Struct, frozen=True, omit_defaults=True):
     parent: int | None = None  # None: the scope of the deciding task
     on_error: Undo | None = None
     timeout: float | None = None  # seconds
+    name: str | None = None  # by which it can be called off
 
 
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -210,6 +212,8 @@ def _of_scope(n: int, scope: Scope, decision: Decision) -> Iterator[str]:
         yield from _of_undo(f"the handler of scope {n}", scope.on_error)
     if scope.timeout is not None and not scope.timeout > 0:
         yield f"scope {n} has the timeout {scope.timeout!r}, which is not more than 0 seconds"
+    if scope.name is not None and not 1 <= len(scope.name.encode()) <= 200:
+        yield f"scope {n} has a name of {len(scope.name.encode())} bytes, not 1 to 200"
 
 
 def _of_undo(what: str, undo: Undo) -> Iterator[str]:

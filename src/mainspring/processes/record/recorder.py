@@ -7,7 +7,6 @@ thrown away, so the children of a failed attempt never exist.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import msgspec
@@ -31,33 +30,16 @@ from mainspring.processes.record.decision import (
     Edge,
     Recorded,
     Ref,
-    Scope,
     Undo,
 )
 from mainspring.processes.record.map import record_map
+from mainspring.processes.record.scope_draft import ScopeDraft
 from mainspring.tasks.declare.promise import Failure, Promise
 from mainspring.tasks.declare.recording import recorder
 from mainspring.tasks.declare.signature import Signature
 
 # Promises by how the decision names them, each with the strongest kind it is used by.
 Edges = dict[Ref, str]
-
-
-@dataclass(slots=True)
-class ScopeDraft:
-    """A scope under way: what was made in it, and what it will come to."""
-
-    number: int
-    parent: int | None
-    timeout: float | None
-    members: list[int] = field(default_factory=list)
-    on_error: Undo | None = None
-    result: Promise[object] | None = None
-    leave: int | None = None  # the child that ends it, once it is left
-
-    def scope(self) -> Scope:
-        assert self.leave is not None, "a scope is closed by its with block"
-        return Scope(self.leave, self.parent, self.on_error, self.timeout)
 
 
 class Recorder:
@@ -298,9 +280,9 @@ class Recorder:
 
     # -- scopes
 
-    def open_scope(self, timeout: float | None) -> ScopeDraft:
+    def open_scope(self, timeout: float | None, name: str | None = None) -> ScopeDraft:
         self._check_open("scope(...)")
-        scope = ScopeDraft(len(self._scopes), self._scope, timeout)
+        scope = ScopeDraft(len(self._scopes), self._scope, timeout, name)
         self._scopes.append(scope)
         self._open.append(scope)
         return scope

@@ -18,6 +18,7 @@ from mainspring.processes.commit.change import TaskChange
 from mainspring.processes.commit.commit import settle_steps
 from mainspring.processes.commit.visits import engine_visit, payload_of
 from mainspring.processes.connections import Lines
+from mainspring.processes.parts.call_off import CallingOff
 from mainspring.processes.statements import SQL
 from mainspring.processes.structural.cancel import Cancelling
 from mainspring.processes.structural.cancel_many import Cancels
@@ -26,7 +27,7 @@ from mainspring.processes.structural.check import Checking, Sight
 from mainspring.processes.structural.deadline import Deadline, Overdue
 from mainspring.processes.structural.prune import KEEP, Pruning
 from mainspring.processes.structural.repair import AUTOMATIC, ProcessViolation
-from mainspring.processes.structural.request import ProcessRestart, cancel_of
+from mainspring.processes.structural.request import PartOrder, ProcessRestart, cancel_of
 from mainspring.processes.structural.restart import Restarting
 
 log = logging.getLogger("mainspring")
@@ -66,6 +67,10 @@ class Engine:
                 return await self.alone_with(process_id, run, ending.end())
             case "cancel":
                 return await self._cancel(process_id, run)
+            case "call_off":
+                part = msgspec.convert(payload_of(run.visit).more, PartOrder)
+                calling = CallingOff(process_id, self._shard_count)
+                return await self.alone_with(process_id, run, calling.call_off(part))
             case "prune":
                 pruning = Pruning(process_id, self._shard_count)
                 return await self.alone_with(process_id, run, pruning.prune(self.keep))

@@ -15,7 +15,6 @@ parked.py        parked tasks, at an operator's command: try again, give up, or 
                  by hand
 prune.py         a loop of tail calls keeps its newest steps, and costs the same for ever
                  (P15)
-race.py          the first end of several promises, the first success, some of many
 repair.py        what one transaction makes impossible, and is there all the same (P7)
 request.py       the visits by which a process is cancelled, restarted or looked at
 restart.py       what is redone, and why it cannot be

@@ -70,6 +70,7 @@ class Answer(msgspec.Struct, frozen=True):
     why: str = ""
     missing: bool = False  # the task that was named is not there
     compensations: int = 0  # tasks that undo what was done, and run from here on
+    scopes: int = 0  # that end as failed
     parked: Failure | None = None  # it waits for an operator, and so does its visit
 
 

@@ -34,6 +34,7 @@ class StoredScope(NamedTuple):
     error: str | None  # JSON
     deadline_at: datetime | None
     is_over: bool | None
+    name: str | None = None
 
 
 Scopes = Mapping[str, StoredScope]  # by id

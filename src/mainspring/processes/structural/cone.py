@@ -14,7 +14,16 @@ LIVE = ("open", "external", "parked")
 # What only waits, or passes on what it waited for: nothing happens outside by it. When the result of a
 # process is there and nothing else of it is live, nobody reads these any more. look.sql and the view of
 # what is broken name them too.
-WAITING = ("@signal", "@sleep", "@gather", "@concat", "@first_of", "@some_of", "@pass_on")
+WAITING = (
+    "@signal",
+    "@sleep",
+    "@gather",
+    "@concat",
+    "@first_of",
+    "@some_of",
+    "@call_off",
+    "@pass_on",
+)
 
 
 class TaskNode(msgspec.Struct):
@@ -77,6 +86,17 @@ class TaskGraph:
                 *self._called_off(node),
             ):
                 if id not in found and id in self.nodes and self.nodes[id].state != "superseded":
+                    found.add(id)
+                    todo.append(id)
+        return found
+
+    def made_by(self, starts: Collection[str]) -> set[str]:
+        """These tasks and all that they made, superseded ones left out."""
+        found = {id for id in starts if self.nodes[id].state != "superseded"}
+        todo = list(found)
+        while todo:
+            for id in self._made[todo.pop()]:
+                if id not in found and self.nodes[id].state != "superseded":
                     found.add(id)
                     todo.append(id)
         return found

@@ -13,6 +13,7 @@ from uuid import UUID
 import msgspec
 
 from mainspring.db.sql import Steps, rows
+from mainspring.errors import InvalidArguments
 from mainspring.kernel import DEFAULT_PRIORITY, new_id
 from mainspring.processes.commit.visits import QUEUE, NewVisit, engine_visit, offer_steps
 from mainspring.processes.statements import SQL
@@ -46,6 +47,25 @@ class ProcessRestart(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.structs.replace(order, task=id)
 
 
+class PartOrder(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A part of a process: a task by its id, the live ones of an actor, or open scopes by their name."""
+
+    task: str | None = None
+    actor: str | None = None
+    scope: str | None = None
+    why: str = "called off"
+
+    @classmethod
+    def named(cls, task: str | None, scope: str | None, why: str) -> PartOrder:
+        """By an id or an actor, whichever the text is, or by a scope's name."""
+        if task is None:
+            return cls(scope=scope, why=why)
+        try:
+            return cls(task=str(UUID(task)), why=why)
+        except ValueError:
+            return cls(actor=task, why=why)
+
+
 class ProcessEngine(NamedTuple):
     """A row of find_engines.sql, find_children.sql and find_children_of.sql."""
 
@@ -60,11 +80,34 @@ def request_cancel(
     return _requested("cancel", process_id, process_id, priority, CancelOrder(compensate))
 
 
+def part_of(
+    task: str | None, scope: str | None, why: str, *, compensate: bool = True
+) -> PartOrder | None:
+    """The part of a process that is meant; None: all of it."""
+    if task is None and scope is None:
+        return None
+    if task is not None and scope is not None:
+        raise InvalidArguments("name a task or a scope to be cancelled, not both")
+    if not compensate:
+        raise InvalidArguments(
+            "compensate=False (--no-compensate) is for a whole process: a scope that is cancelled is "
+            "undone, and a task alone undoes nothing"
+        )
+    return PartOrder.named(task, scope, why)
+
+
 def request_look(
     process_id: str, priority: int = DEFAULT_PRIORITY, *, source: str | None = None
 ) -> NewVisit:
     """The visit by which a process is checked now; `source`: who ordered it."""
     return _requested("look", process_id, process_id, priority, source)
+
+
+def request_call_off(
+    process_id: str, part: PartOrder, priority: int = DEFAULT_PRIORITY
+) -> NewVisit:
+    """The visit by which a part of a process is called off."""
+    return _requested("call_off", process_id, new_id(), priority, part)
 
 
 def request_restart(
