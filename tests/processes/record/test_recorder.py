@@ -20,12 +20,12 @@ from mainspring.errors import (
 )
 from mainspring.processes.declare.decider_api import (
     Signal,
-    first_of,
     gather,
     scope,
     set_attrs,
     sleep,
 )
+from mainspring.processes.declare.races import first_of
 from mainspring.processes.record.arguments import read_holes
 from mainspring.processes.record.decision import ChildTask, Recorded, validate
 from mainspring.processes.record.map import decide_chunk, record_map

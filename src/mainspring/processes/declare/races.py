@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
+from typing import Generic, Literal, TypeAlias, TypeVar, overload
 
 import msgspec
 
@@ -37,10 +37,10 @@ def first_of(
     a: Promise[A], b: Promise[B], c: Promise[C], /, *, others: Others = ...
 ) -> Promise[First[A | B | C]]: ...
 @overload
-def first_of(*promises: Promise[Any], others: Others = ...) -> Promise[First[Any]]: ...
+def first_of(*promises: Promise[object], others: Others = ...) -> Promise[First[object]]: ...
 def first_of(
-    *promises: Promise[Any] | Iterable[Promise[Any]], others: Others = "cancel"
-) -> Promise[First[Any]]:
+    *promises: Promise[object] | Iterable[Promise[object]], others: Others = "cancel"
+) -> Promise[object]:
     """The first of several promises that comes to its end, well or not; the others are called off.
 
     What is called off: those in whose result nothing else is interested. `others="go_on"` lets them run
@@ -65,10 +65,10 @@ def first_success(
     a: Promise[A], b: Promise[B], c: Promise[C], /, *, others: Others = ...
 ) -> Promise[First[A | B | C]]: ...
 @overload
-def first_success(*promises: Promise[Any], others: Others = ...) -> Promise[First[Any]]: ...
+def first_success(*promises: Promise[object], others: Others = ...) -> Promise[First[object]]: ...
 def first_success(
-    *promises: Promise[Any] | Iterable[Promise[Any]], others: Others = "cancel"
-) -> Promise[First[Any]]:
+    *promises: Promise[object] | Iterable[Promise[object]], others: Others = "cancel"
+) -> Promise[object]:
     """The first of several promises that is kept; failures of others are passed over.
 
     It fails with `TooFewSucceeded` when all have failed. The others are called off when it is decided,
@@ -86,8 +86,8 @@ def some_of(
     need: int, /, *promises: Promise[T], others: Others = ...
 ) -> Promise[list[First[T]]]: ...
 def some_of(
-    need: int, /, *promises: Promise[Any] | Iterable[Promise[Any]], others: Others = "cancel"
-) -> Promise[list[First[Any]]]:
+    need: int, /, *promises: Promise[object] | Iterable[Promise[object]], others: Others = "cancel"
+) -> Promise[object]:
     """The first `need` of several promises that are kept, in the order in which they were.
 
     It fails with `TooFewSucceeded` as soon as too few can be kept. `others` as for `first_success`.
@@ -99,7 +99,7 @@ def some_of(
 
 def _race(
     what: str, need: int, promises: tuple[object, ...], others: Others, **terms: bool
-) -> Promise[Any]:
+) -> Promise[object]:
     several = _racing(what, need, promises, others)
     given: dict[str, object] = {**terms, "need": need}
     if others == "go_on":

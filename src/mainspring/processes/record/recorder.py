@@ -315,13 +315,13 @@ class Recorder:
             text = writer.write(without(signature, error), bound)
             hole = f'"@":"{writer.word}","{error}":"{writer.word}:error:0"'
             text = "{" + hole + ("" if text == "{}" else "," + text[1:-1]) + "}"
-            scope.on_error = Undo(name, text, self._version_of(name))
+            scope.handle_errors(Undo(name, text, self._version_of(name)))
         else:
-            scope.on_error = self._undo(handler, args, kwargs, none)
+            scope.handle_errors(self._undo(handler, args, kwargs, none))
 
     def name_result(self, scope: ScopeDraft, promise: Promise[object]) -> None:
         """The value of the promise is what the scope comes to."""
-        scope.result = promise
+        scope.come_to(promise)
 
     def close_scope(self, scope: ScopeDraft) -> Promise[Any]:
         """Leave the scope: a task of its own waits for everything in it and has its result."""
@@ -330,7 +330,7 @@ class Recorder:
         rest = [Promise[object](n, maker=self) for n in scope.members if n not in named]
         promise = self.builtin("@leave", {}, result, after=rest)
         assert isinstance(promise.ref, int)
-        scope.leave = promise.ref
+        scope.end_with(promise.ref)
         self._open.pop()
         if self._open:  # it stands for the scope in the one around it
             self._open[-1].members.append(promise.ref)

@@ -21,6 +21,18 @@ class ScopeDraft:
     result: Promise[object] | None = None
     leave: int | None = None  # the child that ends it, once it is left
 
+    def handle_errors(self, handler: Undo) -> None:
+        """Call this when it has failed."""
+        self.on_error = handler
+
+    def come_to(self, result: Promise[object]) -> None:
+        """This is what it comes to."""
+        self.result = result
+
+    def end_with(self, leave: int) -> None:
+        """This child waits for all that is in it."""
+        self.leave = leave
+
     def scope(self) -> Scope:
         assert self.leave is not None, "a scope is closed by its with block"
         return Scope(self.leave, self.parent, self.on_error, self.timeout, self.name)
