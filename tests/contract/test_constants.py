@@ -32,7 +32,6 @@ ALLOWED: dict[str, dict[str, list[float]]] = {
         "settle/batches.py": [1e6, 1e6],
     },
     "digits and characters of what people read": {
-        "endpoint.py": [400],
         "lease/loop_port.py": [3],
         "read/listener.py": [100],
         "run/run_log.py": [3, 1000, 4000],

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 from typing import Any, NamedTuple
 
+from mainspring.endpoint import Endpoint
 from mainspring.errors import EndpointAway
-from mainspring.kernel.endpoint import Endpoint
 from mainspring.kernel.run.buffer import Buffer
 from mainspring.kernel.run.fairness import Choice, Fairness
 from mainspring.kernel.run.queue import QueueState

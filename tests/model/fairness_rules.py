@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from driven_buffer import Kinds
 
-from mainspring.kernel.endpoint import Endpoint
+from mainspring.endpoint import Endpoint
 from mainspring.kernel.run.buffer import Buffer
 from mainspring.kernel.run.fairness import Choice, Fairness, Levels
 from mainspring.kernel.run.queue import Level, QueueState

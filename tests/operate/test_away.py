@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from mainspring import Mainspring
+from mainspring.endpoint import REASON_BYTES, Endpoint
 from mainspring.errors import EndpointAway
-from mainspring.kernel import Done, Endpoint, Outcome, Run
-from mainspring.kernel.endpoint import REASON_BYTES, AwayNews
+from mainspring.kernel import Done, Outcome, Run
+from mainspring.kernel.lease.away import AwayNews
 from mainspring.metrics import render
 from mainspring.operate.doctor import judge_status
 from mainspring.testing import wait_until

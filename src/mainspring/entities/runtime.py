@@ -11,6 +11,7 @@ from functools import partial
 from mainspring.db.database import Database
 from mainspring.db.shared import Haste, SharedLine
 from mainspring.db.tx import Tx
+from mainspring.endpoint import Endpoint
 from mainspring.entities.crawl import schedule
 from mainspring.entities.declare import catalogue, consumer
 from mainspring.entities.declare.catalogue import Known
@@ -39,7 +40,6 @@ from mainspring.entities.visit.stage_run import StageRunner
 from mainspring.entities.visit.system import StageAsker, Viewed
 from mainspring.kernel import (
     MOST_HANGING,
-    Endpoint,
     Handler,
     Outcome,
     QueueSettings,

@@ -9,7 +9,6 @@ invariants and the traps. `docs/design/layers.md` says what a layer is.
 
     visit.py                a visit, a run of it, ids, tokens and routes
     outcome.py retry.py     what a run can come to, and what a failure leads to
-    endpoint.py             whom the runs of a queue need, and whether that one is away
     settings.py tuning.py   settings of a worker and of a queue; all constants, with their reasons
     layer.py port.py        what a layer is to a worker, and a worker to its layers
     offer.py                visits are added, or merged into those that are there
@@ -34,7 +33,6 @@ from typing import TYPE_CHECKING
 from mainspring.lazily import on_demand
 
 if TYPE_CHECKING:
-    from mainspring.kernel.endpoint import Endpoint
     from mainspring.kernel.layer import (
         Chore,
         HeldVisit,
@@ -120,7 +118,6 @@ else:
     __getattr__ = on_demand(
         __name__,
         {
-            "endpoint": "Endpoint",
             "layer": "Chore HeldVisit ItemResult Layer NewlyParked OperationKind OperationPage",
             "offer": "Offer copy_visits offer_visits offer_new_visits",
             "outcome": "Again Alone Cancelled DONE Done Expired Failed Outcome Parked Postponed Retry "

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypedDict
 from uuid import UUID
 
+from mainspring.endpoint import Endpoint
 from mainspring.errors import InvalidSetting
-from mainspring.kernel.endpoint import Endpoint
 from mainspring.kernel.outcome import Outcome
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.tuning import LEASE

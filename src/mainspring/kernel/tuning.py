@@ -133,13 +133,6 @@ class Tuning:
     # By this part these times differ, so that workers do not come in step.
     apart: float = 0.2
 
-    # -- endpoints
-    # One that is away is tried after so long, and ever more rarely up to this.
-    first_trial: float = 0.5
-    longest_rest: float = 30.0
-    # From so many runs at once on, one that was away is trusted again.
-    trusted: int = 256
-
     # -- suspects
     # So many visits that a dead worker may have been running are tried at once.
     suspects: int = 4
@@ -203,8 +196,6 @@ class LeaseTuning:
     leave_again: float = 0.1
     # The database's clock is said to have jumped when it moved so much against ours.
     jump: float = 0.25
-    # A loop that has not turned for so long is said to be blocked.
-    blocked: float = 2.0
     # A beat that is late all the same leaves the watchdog so long: it cannot be set to the past.
     least_exit: float = 0.01
 

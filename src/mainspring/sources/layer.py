@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from mainspring.db.database import Database
+from mainspring.endpoint import Endpoint
 from mainspring.kernel import (
-    Endpoint,
     Layer,
     Offer,
     Outcome,

@@ -9,10 +9,10 @@ from outbox import Outbox
 from test_relay import Box, box_kind, parked, relaying
 
 from mainspring import RetryPolicy, Saved
+from mainspring.endpoint import Endpoint
 from mainspring.entities.declare.consumer import Consumer
 from mainspring.entities.outbox.send import HandOver
 from mainspring.errors import EndpointAway
-from mainspring.kernel import Endpoint
 from mainspring.testing import wait_until
 from sinks.test_record import event as event_of
 

@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-import mainspring.kernel.run.loop_watch
+import mainspring.loop_watch
 from mainspring import clock
 from mainspring.db.session import Session
 from mainspring.kernel.layer import Layer
 from mainspring.kernel.outcome import Done
-from mainspring.kernel.run.loop_watch import blamed
 from mainspring.kernel.settings import QueueSettings
-from mainspring.kernel.tuning import LeaseTuning, Tuning
+from mainspring.kernel.tuning import Tuning
 from mainspring.kernel.visit import Run
+from mainspring.loop_watch import blamed
 from mainspring.testing import wait_until
 from visits import Visits, queue
 from workers import Gate, working
@@ -175,7 +175,7 @@ async def test_a_run_that_keeps_the_loop_is_named_by_its_line(
     visits: Visits, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A5, T13: the heart sees that nothing else runs, and says where and what to do."""
-    monkeypatch.setattr(mainspring.kernel.run.loop_watch, "LEASE", LeaseTuning(blocked=0.2))
+    monkeypatch.setattr(mainspring.loop_watch, "BLOCKED", 0.2)
     said: list[logging.LogRecord] = []
     seen = threading.Event()
 

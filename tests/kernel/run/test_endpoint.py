@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
+from mainspring.endpoint import Endpoint
 from mainspring.errors import EndpointAway, InvalidSetting
-from mainspring.kernel import Done, Endpoint, Outcome, Parked, Postponed, Retry, Run
+from mainspring.kernel import Done, Outcome, Parked, Postponed, Retry, Run
 from mainspring.kernel.run.queue import QueueState
 from mainspring.testing import Clock, wait_until
 from visits import Visits, queue

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from mainspring import crash_points
 from mainspring.db.batcher import Batcher
 from mainspring.db.shared import SharedLine
+from mainspring.endpoint import Endpoint
 from mainspring.entities.declare.consumer import AwayTarget, Consumer, ManySink
 from mainspring.entities.declare.declared_kind import DeclaredKind
 from mainspring.entities.declare.event import Saved
@@ -29,7 +30,6 @@ from mainspring.errors import EndpointAway, EventRefused, PutOff, ReceiverGone
 from mainspring.kernel import (
     Again,
     Done,
-    Endpoint,
     Outcome,
     Parked,
     Postponed,

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import UTC, datetime
 
 from mainspring import clock
+from mainspring.endpoint import Endpoint
 from mainspring.entities.declare.stage import Stage
 from mainspring.entities.remote.call_line import (
     CallLine,
@@ -33,7 +34,6 @@ from mainspring.entities.remote.items import (
 )
 from mainspring.entities.remote.standing import Fate, Fault, Standing
 from mainspring.errors import EndpointAway, PutOff, StageFailed
-from mainspring.kernel import Endpoint
 
 log = logging.getLogger("mainspring")
 CALL_BYTES = 1_000_000

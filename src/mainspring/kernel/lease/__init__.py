@@ -1,5 +1,6 @@
 """Leases: who owns which shards, who is alive, and what becomes of what the dead held.
 
+away.py       what the worker's row says of the endpoints that its queues need
 bands.py      which queues need leases of their own while workers of a pool differ in code
 dead.py       declares a worker dead: deletes its row, frees its shards, marks what it had read
 doubts.py     stops runs whose visits are said to be gone, if the database says so too

@@ -22,7 +22,7 @@ from mainspring.db.database import Database
 from mainspring.db.reconnecting import Reconnecting
 from mainspring.db.session import Session
 from mainspring.db.sql import as_rows
-from mainspring.kernel.endpoint import AwayNews
+from mainspring.kernel.lease.away import AwayNews
 from mainspring.kernel.lease.bands import code_of
 from mainspring.kernel.lease.dead import deny_death, free_leases
 from mainspring.kernel.lease.holds import Holds, OwnHold, release
@@ -33,10 +33,10 @@ from mainspring.kernel.lease.shards import Shards
 from mainspring.kernel.lease.sharing import Peer
 from mainspring.kernel.lease.watchdog import Watchdog
 from mainspring.kernel.owned import Owned
-from mainspring.kernel.run.loop_watch import LoopWatch
 from mainspring.kernel.settings import QueueSettings, WorkerSettings
 from mainspring.kernel.statements import SQL
 from mainspring.kernel.tuning import LEASE
+from mainspring.loop_watch import LoopWatch
 
 log = logging.getLogger("mainspring")
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from mainspring.db.database import Database
 from mainspring.db.shared import SharedLine
+from mainspring.endpoint import Endpoint
 from mainspring.errors import EndpointAway
-from mainspring.kernel import Again, Endpoint, Offer, Outcome, Postponed, offer_new_visits
+from mainspring.kernel import Again, Offer, Outcome, Postponed, offer_new_visits
 from mainspring.sources.declare.broker import BrokerClient
 from mainspring.sources.declare.source import RecordSource
 from mainspring.sources.read.rejects import Retrier

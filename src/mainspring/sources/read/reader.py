@@ -16,8 +16,9 @@ from typing import NamedTuple
 from mainspring.db.batcher import Batcher
 from mainspring.db.connect.outage import is_transient
 from mainspring.db.shared import SharedLine
+from mainspring.endpoint import Endpoint
 from mainspring.errors import DatabaseUnavailable, EndpointAway, QueueFull
-from mainspring.kernel import Again, Done, Endpoint, Outcome, Parked, Postponed, Run, WorkerPort
+from mainspring.kernel import Again, Done, Outcome, Parked, Postponed, Run, WorkerPort
 from mainspring.sources.apply.batch import Batch, Committer, Taken
 from mainspring.sources.apply.mapping import BadRecord, Mapped, map_records
 from mainspring.sources.declare.broker import BrokerClient, OffsetGone, RecordChunk, RecordStream

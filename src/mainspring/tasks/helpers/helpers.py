@@ -15,8 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
 
+from mainspring.endpoint import Endpoint
 from mainspring.errors import HelperDied, RetryAfter
-from mainspring.kernel import DONE, Done, Endpoint, Outcome, QueueSettings, Run, WorkerPort
+from mainspring.kernel import DONE, Done, Outcome, QueueSettings, Run, WorkerPort
 from mainspring.loops import to_its_end
 from mainspring.tasks.declare.task import Task
 from mainspring.tasks.helpers.failure import raised_again

@@ -3,29 +3,28 @@
 That it is away is one fact about it, not a failure of each visit. While it is away, nothing of its queues
 is read, and nothing starts. It is tried again, ever more rarely. When it is back, one run goes first,
 whichever of its queues that is of; each success lets twice as many go. Of one worker; used by its event
-loop, and read by its heart.
+loop, and read by its heart. It knows nothing of visits: layers make it, and the kernel asks it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
-from mainspring.db.sql import as_rows
 from mainspring.errors import EndpointAway
 from mainspring.failure_text import clean_text
-from mainspring.kernel.tuning import DEFAULT, Tuning
-
-if TYPE_CHECKING:
-    from mainspring.kernel.settings import QueueSettings
 
 # Bytes of a reason that others are shown.
 REASON_BYTES = 400
-# What a worker's row has while everybody is there.
-NOBODY = "[]"
+# One that is away is tried after so long, and ever more rarely up to this (seconds).
+FIRST_TRIAL = 0.5
+LONGEST_REST = 30.0
+# By this part these times differ, so that workers do not come in step.
+APART = 0.2
+# From so many runs at once on, one that was away is trusted again.
+TRUSTED = 256
 
 
 class Endpoint:
@@ -34,17 +33,14 @@ class Endpoint:
     `probe` tries it: it returns when it is back, and raises when it is not.
     """
 
-    def __init__(
-        self, name: str, probe: Callable[[], Awaitable[None]], tuning: Tuning = DEFAULT
-    ) -> None:
+    def __init__(self, name: str, probe: Callable[[], Awaitable[None]]) -> None:
         self.name = name
-        self._tuning = tuning
         self.reason: str | None = None  # why it is away; None while it is there
         self.away_since: datetime | None = None
         self.most: int | None = None  # runs at once, while it is coming back
         self.running = 0  # of all its queues
         self._probe = probe
-        self._rest = tuning.first_trial
+        self._rest = FIRST_TRIAL
         self._trying: asyncio.Task[None] | None = None
         self._told: list[Callable[[], None]] = []
 
@@ -68,10 +64,8 @@ class Endpoint:
 
     async def _try(self, rest: float) -> None:
         while True:
-            await asyncio.sleep(
-                rest * random.uniform(1 - self._tuning.apart, 1 + self._tuning.apart)
-            )
-            rest = self._rest = min(self._tuning.longest_rest, 2 * self._rest)
+            await asyncio.sleep(rest * random.uniform(1 - APART, 1 + APART))
+            rest = self._rest = min(LONGEST_REST, 2 * self._rest)
             try:
                 await self._probe()
             except EndpointAway as error:
@@ -92,8 +86,8 @@ class Endpoint:
         """A run had what it needed."""
         if self.most is None or self.is_away:
             return
-        self._rest, self.away_since = self._tuning.first_trial, None
-        self.most = 2 * self.most if 2 * self.most < self._tuning.trusted else None
+        self._rest, self.away_since = FIRST_TRIAL, None
+        self.most = 2 * self.most if 2 * self.most < TRUSTED else None
         self._tell()
 
     def _tell(self) -> None:
@@ -129,32 +123,3 @@ class Endpoint:
         if self._trying is not None:
             self._trying.cancel()
             await asyncio.gather(self._trying, return_exceptions=True)
-
-
-class AwayNews:
-    """What a worker's row says of its endpoints. It is sent with a beat, and only when it has changed."""
-
-    def __init__(self, queues: Iterable[QueueSettings]) -> None:
-        self._queues: dict[Endpoint, list[str]] = {}
-        for queue in queues:
-            if queue.endpoint is not None:
-                self._queues.setdefault(queue.endpoint, []).append(queue.name)
-        self._sent = self._told = NOBODY
-
-    def joined(self) -> None:
-        """The row is a new one."""
-        self._told = NOBODY
-
-    def news(self) -> str | None:
-        """What the row should say; None if it says so."""
-        shown = (
-            {**found, "queues": names}
-            for endpoint, names in self._queues.items()
-            if (found := endpoint.shown()) is not None
-        )
-        self._sent = as_rows(list(shown))
-        return None if self._sent == self._told else self._sent
-
-    def answered(self) -> None:
-        """The row says it now."""
-        self._told = self._sent

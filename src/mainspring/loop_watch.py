@@ -17,10 +17,11 @@ from pathlib import Path
 
 from mainspring import clock
 from mainspring.failure_text import ENGINE
-from mainspring.kernel.tuning import LEASE
 
 log = logging.getLogger("mainspring")
 
+# A loop that has not turned for so long is said to be blocked (seconds).
+BLOCKED = 2.0
 _LOOP = (f"{Path(asyncio.__file__).parent}{os.sep}", selectors.__file__)
 TEXT = (
     "an async function keeps the event loop, and with it every other run of this worker, waiting: "
@@ -43,7 +44,7 @@ class LoopWatch:
     def look(self) -> None:
         """Say where the loop stands, if it does."""
         since = self._turned_at
-        if since is None or (seconds := clock.local() - since) < LEASE.blocked:
+        if since is None or (seconds := clock.local() - since) < BLOCKED:
             return
         self._turned_at = None
         if (frame := sys._current_frames().get(self._thread)) is None:
