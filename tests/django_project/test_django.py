@@ -10,9 +10,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from mainspring.db.schema.migrate import migrations
 from mainspring.testing import TestServer
 
 SITE = Path(__file__).parent / "site"
@@ -114,3 +116,25 @@ def test_the_guide_is_a_project_that_works(mainspring_server: TestServer, tmp_pa
         ran.stdout.splitlines()[-1]
         == "rolled back: nothing; committed: mailed True, result SUCCESSFUL"
     )
+
+
+def test_a_migration_of_one_s_own_makes_the_schema(
+    mainspring_server: TestServer, tmp_path: Path
+) -> None:
+    """T11: that of the guide, with MIGRATE off."""
+    site = shutil.copytree(SITE, tmp_path / "site")
+    text = (SITE.parents[2] / "docs/guides/frameworks.md").read_text()
+    name = "migrations/0002_mainspring.py"
+    (code,) = re.findall(rf"^```py\n# {name}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    (site / "shop" / name).write_text(code)
+    with (site / "settings.py").open("a") as settings:
+        settings.write('MAINSPRING = {"MIGRATE": False}\n')
+    place = {"PYTHONPATH": str(site), "cwd": str(site)}
+    with mainspring_server.database(migrated=False) as url:
+        made = python(url, "manage.py", "migrate", "shop", "0001", **place)
+        assert (made.returncode, "Mainspring" in made.stdout) == (0, False), made.stderr
+        made = python(url, "manage.py", "migrate", **place)
+        assert made.returncode == 0, made.stderr
+        with psycopg.connect(url) as connection:
+            found = connection.execute("select max(number) from mainspring.migration").fetchone()
+    assert found == (max(migration.number for migration in migrations()),)
