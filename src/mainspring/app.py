@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -75,6 +75,7 @@ from mainspring.tasks.declare.task import (
 )
 from mainspring.tasks.declare.unique import Unique, UniquePolicy, as_unique
 from mainspring.tasks.enqueue.enqueue import Enqueuer
+from mainspring.tasks.enqueue.results import CallEnd
 from mainspring.tasks.helpers.places import check_executor
 from mainspring.tasks.run.context import Context
 from mainspring.tasks.run.queue import never_run, queue_settings, schedules
@@ -651,6 +652,24 @@ class Mainspring(DatabaseHost, Advancing):
                     f"{number}"
                 )
         return await self._enqueuer.enqueue_calls(listed, on)
+
+    def results(
+        self, handles: Iterable[Handle[R]], timeout: Seconds | None = None
+    ) -> AsyncIterator[CallEnd[R]]:
+        """What becomes of these calls, each as it ends; of any tasks, enqueued anywhere.
+
+            async for end in app.results(handles):
+                print(end.handle, end.result() if end.ok else end.error)
+
+        `timeout`: ResultTimeout after so many seconds in which none has ended.
+        """
+        return self._enqueuer.results(handles).each(timeout)
+
+    def results_sync(
+        self, handles: Iterable[Handle[R]], timeout: Seconds | None = None
+    ) -> Iterator[CallEnd[R]]:
+        """The same for code that is not async."""
+        return self._enqueuer.results(handles).each_sync(timeout)
 
     @property
     def remote(self) -> Remote:

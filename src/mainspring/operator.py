@@ -9,7 +9,7 @@ The command line and the dashboard go through this; so may an application.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar, Unpack
@@ -52,6 +52,8 @@ from mainspring.operate.visits import LiveVisit, find_visit, list_visits
 from mainspring.operate.why import Why, why_visit
 from mainspring.phrases import nearest
 from mainspring.reactive.operate.history import run_queues, search_past
+from mainspring.tasks.declare.progress import Progress
+from mainspring.tasks.enqueue.results import words_of
 from mainspring.tasks.statements import SQL as TASKS_SQL
 
 if TYPE_CHECKING:  # each is imported by who asks for it: a command shall not wait for the others
@@ -168,6 +170,14 @@ class Operator:
     ) -> list[LiveVisit]:
         """Live visits of a key: a task's id, or its key within its group."""
         return await self._ask(find_visit, key, queue=queue, group=group)
+
+    async def progress(self, ids: Sequence[str]) -> dict[str, Progress]:
+        """How far calls are, by their ids; those that never said it have none."""
+
+        async def question(_: Database, connection: Connection) -> dict[str, Progress]:
+            return await connection.follow(words_of(ids))
+
+        return await self._ask(question)
 
     @property
     def tasks(self) -> TaskOperator:

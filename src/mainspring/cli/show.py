@@ -43,6 +43,12 @@ def as_json(value: object) -> None:
     sys.stdout.write(text.decode() + "\n")
 
 
+def as_json_line(value: object) -> None:
+    """Print a value as one line of JSON, at once: others will follow."""
+    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+    sys.stdout.flush()
+
+
 def keys_apart(found: Iterable[T]) -> list[T]:
     """Visits, runs or items with the keys that users gave: the group is a field of its own."""
     return [replace(one, key=user_key(one.key)) for one in found]  # type: ignore[type-var, attr-defined]

@@ -1,7 +1,8 @@
-"""`mainspring tasks`: list, show, cancel, run-now, enqueue."""
+"""`mainspring tasks`: list, show, watch, cancel, run-now, enqueue."""
 
 from __future__ import annotations
 
+import asyncio
 import json as jsonlib
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +18,7 @@ from mainspring.operate.calls import CallFilter
 from mainspring.operate.history import HistoryFilter, PastRun
 from mainspring.operate.visits import LiveVisit
 from mainspring.operator import Operator
+from mainspring.tasks.declare.progress import Progress
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
@@ -35,6 +37,7 @@ State = Annotated[
 Field = Annotated[
     list[str] | None, typer.Option("--field", help="Whose argument has this value: name=value.")
 ]
+_LOOK_EVERY = 0.5  # seconds
 All = Annotated[bool, typer.Option("--all", help="Really all of them.")]
 
 
@@ -75,21 +78,24 @@ def show_task(
 ) -> None:
     """One task: where it is, and its runs so far."""
 
-    async def question(operator: Operator) -> tuple[list[LiveVisit], list[PastRun]]:
+    async def question(
+        operator: Operator,
+    ) -> tuple[list[LiveVisit], list[PastRun], dict[str, Progress]]:
         live = await operator.find(key, queue=queue, group=group_name)
         wanted = HistoryFilter(key=key, queue=queue, group=group_name)
-        return live, await operator.history(wanted, limit=20)
+        words = await operator.progress([str(visit.id) for visit in live]) if live else {}
+        return live, await operator.history(wanted, limit=20), words
 
-    found, past = ask(question, url, app)
+    found, past, words = ask(question, url, app)
     live, runs = show.keys_apart(found), show.keys_apart(past)
     if not live and not runs:
         hint = "" if group_name else "; if it is in a group, give --group"
         raise NotFound(f"no task {key!r} is live or in history{hint}")
     if json:
-        show.as_json({"live": live, "runs": runs})
+        show.as_json({"live": live, "runs": runs, "progress": words})
         return
     for visit in live:
-        show.facts(_facts(visit))
+        show.facts([*_facts(visit), ("progress", _said(words.get(str(visit.id))))])
     show.print_table(
         ("started", "ended", "queue", "attempt", "outcome", "ms", "error", "result"),
         (
@@ -116,6 +122,51 @@ def _facts(visit: LiveVisit) -> list[tuple[str, object]]:
         (name, getattr(visit, name))
         for name in (*names, *more, "payload", "created_at", "changed_at")
     ]
+
+
+def _said(word: Progress | None) -> str | None:
+    """How far a call is, in words."""
+    if word is None:
+        return None
+    return f"{word.done:4.0%}" + ("" if word.note is None else f"  {word.note}")
+
+
+@group.command()
+def watch(
+    name: Annotated[str, typer.Argument(help="The task's name.")],
+    key: Key,
+    group_name: options.Group = None,
+    url: options.Url = None,
+    app: options.App = None,
+    json: options.Json = False,
+) -> None:
+    """Follow one task: a line for each word of its progress, until it has ended."""
+
+    async def follow(operator: Operator) -> None:
+        said: Progress | None = None
+        while live := await operator.find(key, queue=name, group=group_name):
+            id = str(live[0].id)
+            word = (await operator.progress([id])).get(id)
+            if word is not None and word != said:
+                said = word
+                show.as_json_line(word._asdict()) if json else show.say(_said(word) or "")
+            if live[0].state == "parked":
+                _over(live[0].state, live[0].error, json)
+                return
+            await asyncio.sleep(_LOOK_EVERY)
+        runs = await operator.history(HistoryFilter(key=key, queue=name, group=group_name), limit=1)
+        if not runs:
+            raise NotFound(f"no task {name!r} {key!r} is live or in history")
+        _over(runs[0].outcome, runs[0].error, json)
+
+    ask(follow, url, app)
+
+
+def _over(state: str, error: str | None, json: bool) -> None:
+    if json:
+        show.as_json_line({"state": state, "error": error})
+    else:
+        show.say(state + (f": {show.first_line(error)}" if error else ""))
 
 
 @group.command()

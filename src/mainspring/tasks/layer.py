@@ -12,11 +12,14 @@ from mainspring.tasks.declare.task import Task
 from mainspring.tasks.helpers.helpers import Helpers
 from mainspring.tasks.run.connections import Connections
 from mainspring.tasks.run.execute import Executor
+from mainspring.tasks.run.progress import drop_progress
 from mainspring.tasks.run.queue import never_run, queue_settings
 
 
 class TaskLayer(HookLayer):
     """The tasks of an application in one worker. Other layers run users' functions by its executor."""
+
+    chores = (drop_progress,)
 
     def __init__(
         self,
@@ -34,7 +37,7 @@ class TaskLayer(HookLayer):
         self._pool = settings.pool
         self.connections = Connections(database, worker)
         self.executor = Executor(self.connections, threads=settings.concurrency, around=self.around)
-        self.helpers = Helpers(worker, settings.helpers, runs_each=settings.helper_runs)
+        self.helpers = Helpers(self.connections, settings.helpers, runs_each=settings.helper_runs)
 
     def queues(self, pool: str) -> Sequence[QueueSettings]:
         return [self.queue(task) for task in self._tasks.values()]
@@ -61,6 +64,7 @@ class TaskLayer(HookLayer):
 
     async def close(self) -> None:
         await self.helpers.close()
+        await self.connections.progress.close()
         self.executor.close()
         await self.connections.close()
         await super().close()

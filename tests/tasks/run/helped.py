@@ -75,6 +75,12 @@ def facts(ctx: Context) -> dict[str, str | int | None]:
     return None  # type: ignore[return-value]
 
 
+def halfway(ctx: Context) -> str:
+    for n in range(1001):
+        ctx.progress(n / 1000, f"row {n}")
+    return "done"
+
+
 def commit(ctx: Context) -> None:
     with ctx.transaction():
         pass

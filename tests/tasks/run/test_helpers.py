@@ -157,6 +157,16 @@ async def test_the_context_of_a_helper(app, caplog: pytest.LogCaptureFixture, ca
     assert "this is no message" in capfd.readouterr().err
 
 
+async def test_the_progress_of_a_helper_is_told(app) -> None:
+    """T13: its last word, too, however often it spoke."""
+    task = apart(app, helped.halfway)
+    async with work(app):
+        handle = await task.enqueue()
+        assert await handle.result(timeout=20) == "done"
+    words = await app.operator.progress([handle.id])
+    assert words[handle.id][:3] == (1.0, "row 1000", 1)
+
+
 async def test_a_helper_has_no_transaction_of_the_worker(app) -> None:
     task = apart(app, helped.commit, retry=ONE_TRY)
     async with work(app):

@@ -4211,6 +4211,16 @@ CREATE TABLE mainspring.produces (
     task text NOT NULL COLLATE pg_catalog."C"
 );
 
+CREATE UNLOGGED TABLE mainspring.progress (
+    id uuid NOT NULL,
+    attempt integer NOT NULL,
+    done double precision NOT NULL,
+    note text,
+    changed_at timestamp with time zone NOT NULL,
+    CONSTRAINT progress_done_check CHECK (((done >= (0)::double precision) AND (done <= (1)::double precision)))
+)
+WITH (fillfactor='70');
+
 CREATE TABLE mainspring.reach (
     worker_id uuid NOT NULL,
     queue text NOT NULL COLLATE pg_catalog."C",
@@ -4605,6 +4615,9 @@ ALTER TABLE ONLY mainspring.process_type
 
 ALTER TABLE ONLY mainspring.produces
     ADD CONSTRAINT produces_pkey PRIMARY KEY (param, task);
+
+ALTER TABLE ONLY mainspring.progress
+    ADD CONSTRAINT progress_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY mainspring.queue
     ADD CONSTRAINT queue_pkey PRIMARY KEY (name);

@@ -5,6 +5,7 @@ habits.py     words of other libraries, answered with those of this one
 handle.py     a call that was enqueued: its state and its result
 options.py    the options of a call
 policy.py     an actor's policy: when a run is overtaken, whose result counts, when to give up
+progress.py   how far a call is
 promise.py    what a task called inside a decider returns, and the errors of its misuse
 recording.py  who records a call instead of running it: where processes join in
 signature.py  arguments typed by the function, checked at enqueue and again at run

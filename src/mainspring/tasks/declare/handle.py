@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Generic, NamedTuple, Protocol, TypeVar, cast
 from uuid import UUID
 
@@ -10,6 +11,7 @@ import msgspec
 from mainspring.db.caller import AsyncCaller, Caller, SyncCaller
 from mainspring.declaring import Seconds
 from mainspring.errors import InvalidKey, InvalidSetting, NotFound, ResultTimeout, TaskFailed
+from mainspring.tasks.declare.progress import HowFar, Progress
 from mainspring.tasks.declare.unique import OWN_RUN, Placed
 from mainspring.tasks.declare.wait import wait_for, wait_for_sync
 
@@ -48,6 +50,8 @@ class CallLookup(Protocol):
     ) -> str | None: ...
     async def run_now(self, handle: Handle[object], on: Caller | None) -> str | None: ...
     def run_now_sync(self, handle: Handle[object], on: Caller | None) -> str | None: ...
+    async def how_far(self, handle: Handle[object]) -> HowFar: ...
+    def how_far_sync(self, handle: Handle[object]) -> HowFar: ...
 
 
 class Handle(msgspec.Struct, Generic[R_co], frozen=True, gc=False):
@@ -91,6 +95,46 @@ class Handle(msgspec.Struct, Generic[R_co], frozen=True, gc=False):
         """The same for code that is not async."""
         return wait_for_sync(
             lambda: self._lookup.look_up_sync(self), self._ended, self._late, timeout
+        )
+
+    async def progress(self, timeout: Seconds | None = None) -> AsyncIterator[Progress]:
+        """What its runs say by `ctx.progress(0.4, "rows")`, as it comes, until the call has ended.
+
+        The last word comes at once. `timeout`: ResultTimeout after so many seconds without a word.
+        """
+        said: Progress | None = None
+        is_over = False
+        while not is_over:
+            found = await wait_for(
+                lambda: self._lookup.how_far(self), _news_since(said), self._no_word, timeout
+            )
+            is_over = self._check_known(found).state in _OVER
+            if found.progress is not None and found.progress != said:
+                said = found.progress
+                yield said
+
+    def progress_sync(self, timeout: Seconds | None = None) -> Iterator[Progress]:
+        """The same for code that is not async."""
+        said: Progress | None = None
+        is_over = False
+        while not is_over:
+            found = wait_for_sync(
+                lambda: self._lookup.how_far_sync(self), _news_since(said), self._no_word, timeout
+            )
+            is_over = self._check_known(found).state in _OVER
+            if found.progress is not None and found.progress != said:
+                said = found.progress
+                yield said
+
+    def _check_known(self, found: HowFar) -> HowFar:
+        if found.state == "unknown":
+            raise self._unknown()
+        return found
+
+    def _no_word(self, found: HowFar, seconds: float) -> str:
+        return (
+            f"task {self.task!r} {self.id} is {found.state} and has said nothing new of its progress for "
+            f"{seconds:g} s"
         )
 
     async def cancel(
@@ -172,6 +216,19 @@ class Handle(msgspec.Struct, Generic[R_co], frozen=True, gc=False):
             f"task {self.task!r} {self.id} is still {found.state} after {seconds:g} s{failed}; "
             f"ask `mainspring why {self.task} {self.id}`"
         )
+
+
+_OVER = ("done", "cancelled", "expired", "parked", "unknown")
+
+
+def _news_since(said: Progress | None) -> Callable[[HowFar], tuple[HowFar] | None]:
+    """Whether there is another word than this, or the end."""
+
+    def judge(found: HowFar) -> tuple[HowFar] | None:
+        is_new = found.progress is not None and found.progress != said
+        return (found,) if is_new or found.state in _OVER else None
+
+    return judge
 
 
 def _over(found: CallState) -> tuple[str] | None:

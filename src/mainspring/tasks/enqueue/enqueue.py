@@ -6,7 +6,7 @@ copied in. Calls with a key are placed by a function of the schema: it has the r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Generic, NamedTuple, TypeVar, cast
 
@@ -27,6 +27,7 @@ from mainspring.kernel import (
 )
 from mainspring.tasks.declare.handle import CallLookup, CallState, Handle
 from mainspring.tasks.declare.options import CallOptions
+from mainspring.tasks.declare.progress import HowFar
 from mainspring.tasks.declare.task import Call, Task, Uniform, priority_of, warn_if_large
 from mainspring.tasks.enqueue import orders
 from mainspring.tasks.enqueue.by_function import (
@@ -37,6 +38,7 @@ from mainspring.tasks.enqueue.by_function import (
     refusal,
 )
 from mainspring.tasks.enqueue.copy_rows import CallKind, CopyRows
+from mainspring.tasks.enqueue.results import Results, how_far
 from mainspring.tasks.statements import SQL
 
 R = TypeVar("R")
@@ -297,6 +299,27 @@ class Enqueuer:
     def run_now_sync(self, handle: Handle[object], on: Caller | None) -> str | None:
         """The same for code that is not async."""
         return self._order_sync(orders.running_now(handle), on, orders.RUN_NOW_SYNC)
+
+    async def how_far(self, handle: Handle[object]) -> HowFar:
+        """Where a call is, and how far."""
+        pool = await self._pools.here()
+        try:
+            async with pool.connection() as connection:
+                return await connection.follow(how_far(handle))
+        except DENIED as error:
+            raise refusal(error) from error
+
+    def how_far_sync(self, handle: Handle[object]) -> HowFar:
+        """The same for code that is not async."""
+        try:
+            with self._pools.plain().connection() as connection:
+                return SyncTx(connection).follow(how_far(handle))
+        except DENIED as error:
+            raise refusal(error) from error
+
+    def results(self, handles: Iterable[Handle[R]]) -> Results[R]:
+        """What becomes of these calls."""
+        return Results(handles, self._pools, self._tasks)
 
     async def _order(self, steps: Steps[str | None], on: Caller | None, verb: Verb) -> str | None:
         try:

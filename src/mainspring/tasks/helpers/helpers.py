@@ -17,13 +17,22 @@ from itertools import count
 
 from mainspring.endpoint import Endpoint
 from mainspring.errors import HelperDied, RetryAfter
-from mainspring.kernel import DONE, Done, Outcome, QueueSettings, Run, WorkerPort
+from mainspring.kernel import DONE, Done, Outcome, QueueSettings, Run
 from mainspring.loops import to_its_end
 from mainspring.tasks.declare.task import Task
 from mainspring.tasks.helpers.failure import raised_again
 from mainspring.tasks.helpers.helper import HelperProcess, NeverBegan
-from mainspring.tasks.helpers.messages import Beat, Ended, Heard, Logged, RunOrder, Setup
+from mainspring.tasks.helpers.messages import (
+    Beat,
+    Ended,
+    Heard,
+    Logged,
+    Progressed,
+    RunOrder,
+    Setup,
+)
 from mainspring.tasks.helpers.places import MAIN, main_file, module_of, place_of
+from mainspring.tasks.run.connections import Connections
 from mainspring.tasks.run.context import Context
 from mainspring.tasks.run.queue import queue_settings
 
@@ -55,8 +64,8 @@ async def _there() -> None:
 class Helpers:
     """Used by the worker's event loop, but for `interrupt`."""
 
-    def __init__(self, worker: WorkerPort, most: int | None, *, runs_each: int) -> None:
-        self._worker = worker
+    def __init__(self, connections: Connections, most: int | None, *, runs_each: int) -> None:
+        self._connections = connections
         self._most = most or os.cpu_count() or 1
         self._runs_each = runs_each
         self.room = HelperRoom(self._most)
@@ -76,9 +85,13 @@ class Helpers:
     def queue(self, task: Task[..., object]) -> QueueSettings:
         """The queue of a task."""
         self._tasks[task.name] = task
+        signature, timeout = task.signature, task.settings.timeout
 
         async def handle(run: Run) -> Outcome:
-            result = await self.call(run, task, run.visit.payload)
+            context = None
+            if signature.context_parameter is not None:
+                context = Context(run, signature.encode_result, self._connections, timeout)
+            result = await self.call(run, task, run.visit.payload, context)
             return DONE if result is None else Done(result)
 
         grace = task.settings.grace + KILL_SECONDS
@@ -92,8 +105,12 @@ class Helpers:
         def heard(message: Heard) -> None:
             if isinstance(message, Logged):
                 _log(message)
-            elif isinstance(message, Beat) and context is not None:
+            elif context is None:
+                return
+            elif isinstance(message, Beat):
                 context.beat()
+            elif isinstance(message, Progressed):
+                context.progress(message.done, message.note)
 
         call = asyncio.get_running_loop().create_task(self._call(run, task, payload, heard))
         self._calls.add(call)
@@ -141,7 +158,7 @@ class Helpers:
             started=run.started,
             timeout=settings.timeout,
             memory_max=settings.memory_max,
-            worker=self._worker.worker_id,
+            worker=self._connections.worker.worker_id,
         )
 
     # -- ends

@@ -139,15 +139,19 @@ class Inside:
         if signature.context_parameter is not None:
             context = HelperContext(current.run, signature.encode_result, order, self.tell)
             arguments[signature.context_parameter] = context
-        if inspect.iscoroutinefunction(function):
+        try:
+            if inspect.iscoroutinefunction(function):
 
-            async def call() -> object:
-                current.entered()
-                return await function(**arguments)
+                async def call() -> object:
+                    current.entered()
+                    return await function(**arguments)
 
-            returned = asyncio.run(call())
-        else:
-            returned = function(**arguments)
+                returned = asyncio.run(call())
+            else:
+                returned = function(**arguments)
+        finally:
+            if context is not None:
+                context.say_last_word()
         return signature.encode_result(concluded(context, returned))
 
     def _function(self, order: RunOrder) -> tuple[Callable[..., object], Signature]:

@@ -60,6 +60,13 @@ class Beat(msgspec.Struct, frozen=True, tag="beat"):
     """The run says that it goes on."""
 
 
+class Progressed(msgspec.Struct, frozen=True, tag="progressed"):
+    """The run says how far it is."""
+
+    done: float
+    note: str | None
+
+
 class Logged(msgspec.Struct, frozen=True, tag="logged"):
     """A line that the user's code has logged."""
 
@@ -94,7 +101,7 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
 
 
 Told: TypeAlias = RunOrder | Stop  # to a helper
-Heard: TypeAlias = Ready | Began | Beat | Logged | Ended  # from a helper
+Heard: TypeAlias = Ready | Began | Beat | Progressed | Logged | Ended  # from a helper
 
 _told: msgspec.json.Decoder[Told] = msgspec.json.Decoder(Told)
 _heard: msgspec.json.Decoder[Heard] = msgspec.json.Decoder(Heard)

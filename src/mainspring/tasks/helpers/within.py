@@ -6,17 +6,22 @@ import asyncio
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from uuid import UUID
 
 from mainspring.errors import MainspringError
 from mainspring.kernel import Run, Visit
-from mainspring.tasks.helpers.messages import Beat, Heard, RunOrder
+from mainspring.tasks.helpers.messages import Beat, Heard, Progressed, RunOrder
 from mainspring.tasks.run.context import Context, Transaction
+from mainspring.tasks.run.progress import check_progress
 
 # Wakes a plain function that has never asked whether it is told to end.
 INTERRUPT = getattr(signal, "SIGUSR1", signal.SIGINT)
+
+
+_SAY_EVERY = 0.1  # seconds
 
 
 class Interrupted(BaseException):
@@ -91,6 +96,8 @@ class HelperContext(Context):
         self._timeout = order.timeout
         self._result: object = None
         self._tell = tell
+        self._last_word: Progressed | None = None
+        self._said_at = 0.0
         self._worker_id = order.worker
 
     @property
@@ -99,6 +106,20 @@ class HelperContext(Context):
 
     def beat(self) -> None:
         self._tell(Beat())
+
+    def progress(self, done: float, note: str | None = None) -> None:
+        check_progress(done)
+        self._last_word = Progressed(done, note)
+        now = time.monotonic()
+        if now - self._said_at >= _SAY_EVERY:
+            self._said_at = now
+            self.say_last_word()
+
+    def say_last_word(self) -> None:
+        """How far the run is; at its end, too."""
+        word, self._last_word = self._last_word, None
+        if word is not None:
+            self._tell(word)
 
     def transaction(self) -> Transaction:
         raise MainspringError(

@@ -27,6 +27,7 @@ from mainspring.db.tx import AsyncConnection, SyncConnection, SyncTx
 from mainspring.errors import DatabaseUnavailable
 from mainspring.kernel import KERNEL_SQL, Run, WorkerPort
 from mainspring.tasks.run.cutting import InUse
+from mainspring.tasks.run.progress import ProgressLine
 
 log = logging.getLogger("mainspring")
 # For so long after the server was full, what nobody waits for here is closed and not kept (seconds).
@@ -57,6 +58,7 @@ class Connections:
         idle_for: float = IDLE_SECONDS,
     ) -> None:
         self.worker = worker
+        self.progress = ProgressLine(worker)
         self._database = database
         self._idle: Idle[AsyncConnection] = Idle(idle_for)
         self._idle_sync: Idle[SyncConnection] = Idle(idle_for)

@@ -131,6 +131,14 @@ class Context:
         and for plain functions as well: call it as often as you like.
         """
 
+    def progress(self, done: float, note: str | None = None) -> None:
+        """Say how far the run is: a part of the whole, 0 to 1, and what that is.
+
+        Cheap, and for plain functions as well: what is said is written a few times a second, for all runs
+        of a worker at once. `handle.progress()` and `mainspring tasks watch` follow it.
+        """
+        self._connections.progress.say(self._run, done, note)
+
     def set_result(self, result: object) -> None:
         """The result that `transaction()` commits; what the function returns later is too late.
 
