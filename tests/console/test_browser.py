@@ -33,7 +33,7 @@ async def test_a_group_of_parked_tasks_is_found_and_restarted(
     async with browsing() as page:
         await page.goto(server.link)
         await page.get_by_role("link", name="Look at 3").click()
-        await page.get_by_role("button", name="Restart 3…").click()
+        await page.get_by_role("link", name="Restart 3…").click()
         await page.get_by_text("Nothing is written yet").wait_for()
         await page.get_by_label("Reason").fill("the bank is back")
         await page.get_by_role("button", name="Restart 3", exact=True).click()

@@ -9,7 +9,7 @@ from console_plant import SAME_SITE, Visit
 
 from mainspring import Mainspring
 from mainspring.console import Viewer
-from mainspring.console.orders import ORDERS
+from mainspring.console.orders import ORDERS, PLANNED
 from mainspring.testing import run_until_idle
 
 
@@ -26,6 +26,8 @@ async def test_whoever_only_looks_cannot_act(plant: Mainspring, visit: Visit) ->
                 answer = await give(client, order, **form)
                 assert answer.status_code == 403
                 assert f"console.act:{order}" in answer.text
+            for order in PLANNED:
+                assert (await client.get(f"/plans/{order}", params=form)).status_code == 403
     assert await plant.operator.orders() == []
 
 
@@ -125,7 +127,7 @@ async def test_a_pause_from_the_console_has_its_reason_and_its_end(
 async def test_a_mass_order_is_counted_before_it_is_given(plant: Mainspring, visit: Visit) -> None:
     wanted = {"queue": "charge", "error_type": "ValueError"}
     async with visit(plant) as client:
-        plan = await give(client, "operations.restart_parked", preview="1", **wanted)
+        plan = await client.get("/plans/operations.restart_parked", params=wanted)
         assert plan.status_code == 200
         assert "Restart 3" in plan.text
         assert await plant.operator.operations() == []
@@ -141,6 +143,22 @@ async def test_a_mass_order_is_counted_before_it_is_given(plant: Mainspring, vis
         "ann",
         "mended",
     )
+
+
+async def test_a_plan_writes_nothing(plant: Mainspring, visit: Visit) -> None:
+    """It is asked for like a page, so whoever is led to one has done nothing."""
+    fields = {
+        "params.rewind": {"name": "raw.sales.loaded_to", "to": "2025-01-01T00:00:00+00:00"},
+        "processes.restart": {"id": "o-1"},
+        "operations.crawl": {"kind": "page"},
+    }
+    async with visit(plant) as client:
+        for order in PLANNED.keys() - {"operations.resend"}:
+            answer = await client.get(f"/plans/{order}", params=fields.get(order, {}))
+            assert answer.status_code == 200, (order, answer.text)
+        assert (await client.get("/plans/queues.pause?queue=greet")).status_code == 404
+    assert await plant.operator.orders() == []
+    assert await plant.operator.operations() == []
 
 
 async def test_a_way_back_leads_nowhere_else(plant: Mainspring, visit: Visit) -> None:

@@ -145,3 +145,14 @@ async def test_many_pages_ask_what_one_asks(plant: Mainspring, visit: Visit) -> 
     sights = await asyncio.gather(*(snapshot.look() for _ in range(20)))
     assert snapshot.looks == 1
     assert len({id(sight) for sight in sights}) == 1
+
+
+async def test_what_a_page_shows_is_there_as_json(plant: Mainspring, visit: Visit) -> None:
+    async with visit(plant) as client:
+        for path in PAGES.keys() - {"/jump", "/operations/one"}:
+            query = ONE.get(path, "")
+            answer = await client.get(f"{path}?{query}{'&' if query else ''}format=json")
+            assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
+            assert answer.json(), path
+        process = (await client.get("/processes/one?id=o-1&format=json")).json()["process"]
+    assert process["key"] == "o-1"

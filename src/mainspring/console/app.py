@@ -19,7 +19,7 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from mainspring.console import live, orders, pages
-from mainspring.console.draw import environment
+from mainspring.console.draw import environment, shown_as_json
 from mainspring.console.guard import HEADERS, refusal
 from mainspring.console.look import Moved, Page, Visitor
 from mainspring.console.orders.form import read_form
@@ -79,6 +79,7 @@ class Console:
             ]
         for path, page in pages.PAGES.items():
             found.append(Route(path, self._page(page)))
+        found.append(Route("/plans/{action}", self._page(orders.plan)))
         found.append(Route("/orders/{action}", self._order, methods=["POST"]))
         return found
 
@@ -212,6 +213,8 @@ class Console:
         }
 
     def _drawn(self, request: Request, page: Page, look: Visitor | None) -> Response:
+        if look is not None and request.query_params.get("format") == "json":
+            return Response(shown_as_json(page.values), page.status, media_type="application/json")
         template = environment().get_template(page.template)
         text = template.render(self._values(request, page, look))
         return Response(text, page.status, media_type="text/html; charset=utf-8")

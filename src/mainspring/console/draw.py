@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
 from hashlib import sha256
@@ -33,6 +34,11 @@ def as_json(value: object) -> str:
             visible(text[:MOST_JSON]) + f"\n… cut after {MOST_JSON:,} of {len(text):,} characters"
         )
     return visible(text)
+
+
+def shown_as_json(values: Mapping[str, object]) -> bytes:
+    """What a page shows, for programs and for whoever copies it."""
+    return msgspec.json.format(msgspec.json.encode(values, enc_hook=str), indent=2)
 
 
 def time_tag(at: datetime | None, now: datetime) -> Markup:
@@ -95,6 +101,7 @@ def environment() -> Environment:
         static_name=static_name,
         path=words.link,
         order_path=words.order_path,
+        plan_path=words.plan_path,
         shape=words.shape,
         is_calm=CALM.__contains__,
     )

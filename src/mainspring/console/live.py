@@ -53,6 +53,8 @@ class Streams:
                     yield b": still here\n\n"
         finally:
             self._watching.discard(queue)
+            if not self._watching and self._loop is not None:
+                self._loop.cancel()
 
     async def _look(self) -> None:
         """While somebody watches: what changed is sent to all, the same bytes."""

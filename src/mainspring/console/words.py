@@ -97,12 +97,14 @@ def first_line(text: str | None, most: int = 200) -> str:
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
-def order_path(
-    action: str, fields: Mapping[str, object], back: str = "", preview: bool = False
-) -> str:
+def order_path(action: str, fields: Mapping[str, object], back: str = "") -> str:
     """Where the form of an order is sent to: what it is about is part of the address."""
-    more = {"back": back, "preview": 1 if preview else None}
-    return link(f"/orders/{action}", **{**more, **fields})
+    return link(f"/orders/{action}", **{"back": back, **fields})
+
+
+def plan_path(action: str, fields: Mapping[str, object], back: str = "") -> str:
+    """Where it is shown what an order would touch."""
+    return link(f"/plans/{action}", **{"back": back, **fields})
 
 
 def link(path: str, **query: object) -> str:

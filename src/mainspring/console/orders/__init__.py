@@ -4,15 +4,22 @@ form     fields, plans, where an order leads
 work     queues, tasks, parked ones, history, operations, schedules
 layers   entities, processes, reactive tasks, params, sources
 
-A mass order is previewed first: the same form with `preview`, which counts and writes nothing.
+What touches much, or what is hard to foresee, is planned first: that counts and writes nothing.
 """
 
 from __future__ import annotations
 
 from mainspring.console.look import Page, Visitor
-from mainspring.console.orders.form import Form, Order, Ordered, check_typed, read_form
-from mainspring.console.orders.layers import LAYERS
-from mainspring.console.orders.work import WORK
+from mainspring.console.orders.form import (
+    PREVIEW,
+    Form,
+    Order,
+    Ordered,
+    check_typed,
+    read_form,
+)
+from mainspring.console.orders.layers import LAYERS, PLANNED_LAYERS
+from mainspring.console.orders.work import PLANNED_WORK, WORK
 from mainspring.errors import NotFound
 from mainspring.operate.audit import Origin
 
@@ -33,16 +40,29 @@ SAID = {
     "seen": "What the task has seen is changed.",
     "set": "It is set.",
 }
-ORDERS: dict[str, Order] = {**WORK, **LAYERS}
+PLANNED: dict[str, Order] = {**PLANNED_WORK, **PLANNED_LAYERS}
+ORDERS: dict[str, Order] = {**WORK, **LAYERS, **PLANNED}
+
+
+async def plan(look: Visitor) -> Page:
+    """Show what an order would touch. It writes nothing, so it has an address to go back to."""
+    action = look.request.path_params["action"]
+    if action not in PLANNED:
+        raise NotFound(f"there is no plan of an order {action!r}")
+    look.viewer.check(action)
+    page = await PLANNED[action](look, {**look.request.query_params, PREVIEW: "1"})
+    assert isinstance(page, Page), "a plan writes nothing"
+    return page
 
 
 async def take(look: Visitor) -> Page:
-    """Carry out an order, or show what it would touch."""
+    """Carry out an order."""
     action = look.request.path_params["action"]
     if action not in ORDERS:
         raise NotFound(f"there is no order {action!r}")
     look.viewer.check(action)
     form = {**look.request.query_params, **await read_form(look.request)}
+    form.pop(PREVIEW, None)
     check_typed(form)
     client = look.request.client
     origin = Origin(

@@ -15,6 +15,9 @@ from mainspring.errors import InvalidSetting
 # What touches more than that is ordered by typing its name.
 MANY = 1000
 
+# In the fields of an order: only say what it would touch. Nobody outside sets it.
+PREVIEW = "preview"
+
 Form = Mapping[str, str]
 Order = Callable[[Visitor, Form], Awaitable[Page | str]]
 
@@ -48,7 +51,7 @@ class Plan:
     @property
     def fields(self) -> dict[str, str]:
         """The fields that are sent again."""
-        found = {n: v for n, v in self.form.items() if n not in ("preview", "reason", "typed")}
+        found = {n: v for n, v in self.form.items() if n not in (PREVIEW, "reason", "typed")}
         return {**found, "to_type": self.typed}
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from mainspring.console.look import Crumb, Page, Visitor
-from mainspring.console.orders.form import Form, Order, Ordered, Plan, needed
+from mainspring.console.orders.form import PREVIEW, Form, Order, Ordered, Plan, needed
 from mainspring.console.orders.work import begun, shown
 from mainspring.console.pages.processes import process_filter
 from mainspring.console.words import link
@@ -31,7 +31,7 @@ async def _skip_event(look: Visitor, form: Form) -> str:
 
 
 async def _crawl(look: Visitor, form: Form) -> Page:
-    kind, is_tried = needed(form, "kind"), "preview" in form
+    kind, is_tried = needed(form, "kind"), PREVIEW in form
     done = await look.operator.entities.crawl(kind, source=look.viewer.name, dry_run=is_tried)
     if not is_tried:
         raise begun(done)
@@ -41,6 +41,21 @@ async def _crawl(look: Visitor, form: Form) -> Page:
         facts=[("asks", "every stage about every entity, behind live changes")],
         name=kind,
         crumbs=crumbs,
+    ).page()
+
+
+async def _resend(look: Visitor, form: Form) -> Page:
+    kind, consumer, is_tried = needed(form, "kind"), needed(form, "consumer"), PREVIEW in form
+    done = await look.operator.entities.resend(
+        kind, consumer, rate=None, source=look.viewer.name, dry_run=is_tried
+    )
+    if not is_tried:
+        raise begun(done)
+    return Plan(
+        *("operations.resend", "Send", f"entities of {kind} to {consumer}", done.total or 0, form),
+        facts=[("sends", "what each entity is now, as a snapshot with a new number")],
+        name=kind,
+        crumbs=(Crumb("Services", "/services"),),
     ).page()
 
 
@@ -55,7 +70,7 @@ async def _cancel_process(look: Visitor, form: Form) -> str:
 
 async def _restart_process(look: Visitor, form: Form) -> Page | str:
     id, task = needed(form, "id"), form.get("task")
-    if "preview" not in form:
+    if PREVIEW not in form:
         await look.operator.processes.restart(id, task)
         return "restarted"
     plan = await look.operator.processes.preview_restart(id, task)
@@ -115,7 +130,7 @@ async def _restart_tasks(look: Visitor, form: Form) -> Page:
     wanted = TaskFilter(
         form.get("type"), form.get("actor"), form.get("fingerprint"), form.get("error")
     )
-    is_tried = "preview" in form
+    is_tried = PREVIEW in form
     done = await look.operator.processes.restart_tasks(
         wanted, source=look.viewer.name, dry_run=is_tried
     )
@@ -130,7 +145,7 @@ async def _restart_tasks(look: Visitor, form: Form) -> Page:
 
 
 async def _restart_processes(look: Visitor, form: Form) -> Page:
-    is_tried = "preview" in form
+    is_tried = PREVIEW in form
     done = await look.operator.processes.restart_all(
         process_filter(form.get), task=form.get("from"), source=look.viewer.name, dry_run=is_tried
     )
@@ -146,7 +161,7 @@ async def _restart_processes(look: Visitor, form: Form) -> Page:
 
 
 async def _cancel_processes(look: Visitor, form: Form) -> Page:
-    is_tried = "preview" in form
+    is_tried = PREVIEW in form
     done = await look.operator.processes.cancel_all(
         process_filter(form.get), source=look.viewer.name, dry_run=is_tried
     )
@@ -204,7 +219,7 @@ async def _rewind(look: Visitor, form: Form) -> Page:
     name, text = needed(form, "name"), needed(form, "to")
     param = (await look.app.reactive.params(name=name))[0].param
     value = parse_value(param, text)
-    is_tried = "preview" in form
+    is_tried = PREVIEW in form
     found = await look.app.reactive.rewind(name, value, why=form.get("reason"), dry_run=is_tried)
     if not is_tried:
         raise Ordered(link("/params/one", name=name), "rewound")
@@ -247,22 +262,26 @@ async def _resume_source(look: Visitor, form: Form) -> str:
 LAYERS: dict[str, Order] = {
     "entities.offer": _ask_entity,
     "entities.skip": _skip_event,
-    "operations.crawl": _crawl,
     "processes.cancel": _cancel_process,
-    "processes.restart": _restart_process,
     "processes.signal": _signal,
     "processes.resolve": _resolve,
     "processes.fail": _fail,
-    "operations.restart_tasks": _restart_tasks,
-    "operations.restart_processes": _restart_processes,
-    "operations.cancel_processes": _cancel_processes,
     "reactive.run": _run_reactive,
     "reactive.pause": _pause_reactive,
     "reactive.resume": _resume_reactive,
     "reactive.seen_move": _move_seen,
     "reactive.seen_delete": _delete_seen,
     "reactive.set_cap": _cap,
-    "params.rewind": _rewind,
     "sources.pause": _pause_source,
     "sources.resume": _resume_source,
+}
+# Those that are shown as a plan before they are given.
+PLANNED_LAYERS: dict[str, Order] = {
+    "operations.crawl": _crawl,
+    "operations.resend": _resend,
+    "processes.restart": _restart_process,
+    "operations.restart_tasks": _restart_tasks,
+    "operations.restart_processes": _restart_processes,
+    "operations.cancel_processes": _cancel_processes,
+    "params.rewind": _rewind,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from mainspring.console.look import Crumb, Page, Visitor
-from mainspring.console.orders.form import Form, Order, Ordered, Plan, needed, whole
+from mainspring.console.orders.form import PREVIEW, Form, Order, Ordered, Plan, needed, whole
 from mainspring.console.pages.history import past_filter
 from mainspring.errors import InvalidSetting
 from mainspring.jobs.operation import Operation
@@ -82,7 +82,7 @@ def _calls(form: Form) -> CallFilter:
 
 async def _cancel_all(look: Visitor, form: Form) -> Page:
     reason = form.get("reason") or f"cancelled by {look.viewer.name}"
-    is_tried = "preview" in form
+    is_tried = PREVIEW in form
     done = await look.operator.tasks.cancel_all(
         _calls(form), source=look.viewer.name, reason=reason, dry_run=is_tried
     )
@@ -98,7 +98,7 @@ async def _cancel_all(look: Visitor, form: Form) -> Page:
 
 
 async def _run_all_now(look: Visitor, form: Form) -> Page:
-    is_tried = "preview" in form
+    is_tried = PREVIEW in form
     done = await look.operator.tasks.run_all_now(
         _calls(form), source=look.viewer.name, dry_run=is_tried
     )
@@ -135,7 +135,7 @@ def _parked(form: Form) -> ParkedFilter:
 
 
 async def _restart_parked(look: Visitor, form: Form) -> Page:
-    is_tried = "preview" in form
+    is_tried = PREVIEW in form
     done = await look.operator.restart_parked(
         _parked(form), source=look.viewer.name, dry_run=is_tried
     )
@@ -150,7 +150,7 @@ async def _restart_parked(look: Visitor, form: Form) -> Page:
 
 
 async def _delete_parked(look: Visitor, form: Form) -> Page:
-    is_tried = "preview" in form
+    is_tried = PREVIEW in form
     done = await look.operator.delete_parked(
         _parked(form), source=look.viewer.name, dry_run=is_tried
     )
@@ -166,7 +166,7 @@ async def _delete_parked(look: Visitor, form: Form) -> Page:
 
 
 async def _put_back(look: Visitor, form: Form) -> Page:
-    is_tried = "preview" in form
+    is_tried = PREVIEW in form
     done = await look.operator.put_back(
         past_filter(form.get), source=look.viewer.name, dry_run=is_tried
     )
@@ -211,16 +211,19 @@ WORK: dict[str, Order] = {
     "queues.limit": _limit,
     "tasks.cancel": _cancel,
     "tasks.run_now": _run_now,
-    "operations.cancel_tasks": _cancel_all,
-    "operations.run_tasks_now": _run_all_now,
     "parked.restart": _restart,
     "parked.delete": _delete,
-    "operations.restart_parked": _restart_parked,
-    "operations.delete_parked": _delete_parked,
-    "operations.put_back": _put_back,
     "operations.pause": _pause_operation,
     "operations.resume": _resume_operation,
     "operations.cancel": _cancel_operation,
     "recurring.pause": _pause_recurring,
     "recurring.resume": _resume_recurring,
+}
+# Those that are shown as a plan before they are given.
+PLANNED_WORK: dict[str, Order] = {
+    "operations.cancel_tasks": _cancel_all,
+    "operations.run_tasks_now": _run_all_now,
+    "operations.restart_parked": _restart_parked,
+    "operations.delete_parked": _delete_parked,
+    "operations.put_back": _put_back,
 }
