@@ -46,8 +46,6 @@ ALLOWED = {
         "processes/commit/external.py": "child",
     },
     "simulations and crash points of tests: one state that the simulation moves on": {
-        "testing/reactive.py": "definition ended_at error*2 fail*2 failures*2 firing missed_for pending "
-        "request retry_at*2 seen since started_at succeeded_at task verdict",
         "testing/steps.py": "listener*2",
     },
 }

@@ -8,19 +8,20 @@ from typing import Any
 import pytest
 
 from mainspring import Mainspring
-from mainspring.entities.declare import stage
+from mainspring.entities.declare import stage_declaration
+from mainspring.entities.declare.stage import StageSettings
 from stages import Stages
 
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine must not make a question overrun, unless its budget is what is tested."""
-    settings = stage._settings
+    settings = stage_declaration._settings
 
-    def patient(name: str, given: dict[str, Any]) -> stage.StageSettings:
+    def patient(name: str, given: dict[str, Any]) -> StageSettings:
         return settings(name, {"budget": 5.0, **given})
 
-    monkeypatch.setattr(stage, "_settings", patient)
+    monkeypatch.setattr(stage_declaration, "_settings", patient)
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from mainspring.db.tx import SyncTx
 from mainspring.entities.capture import triggers
 from mainspring.entities.capture.triggers import TriggerRow
 from mainspring.entities.declare import catalogue, consumer
-from mainspring.entities.declare.columns import check_stages
 from mainspring.entities.declare.declared_kind import DeclaredKind
+from mainspring.entities.declare.stage_declaration import check_stages
 from mainspring.entities.declare.table import Shape, TableRow
 from mainspring.entities.register import registration, trigger_prefix
 from mainspring.entities.source.choose import checked

@@ -15,7 +15,6 @@ from mainspring.entities import crawl, replay, resend
 from mainspring.entities.capture.announce import announce, announce_sync
 from mainspring.entities.crawl import CrawlOrder
 from mainspring.entities.declare import catalogue
-from mainspring.entities.declare import stage as stages
 from mainspring.entities.declare.consumer import ManySink, Sink, declare_sink
 from mainspring.entities.declare.dao import Dao
 from mainspring.entities.declare.declared_kind import DeclaredKind, KindHost
@@ -25,11 +24,15 @@ from mainspring.entities.declare.kind_settings import KindSettings
 from mainspring.entities.declare.outcome import Untouched, Update
 from mainspring.entities.declare.remote import BATCH, PROCESS_SECONDS, PemFile, remote_place
 from mainspring.entities.declare.stage import (
+    Process,
+    Stage,
     StageDecorator,
     StageOptions,
     StageSettingsGiven,
     StageTarget,
+    find,
 )
+from mainspring.entities.declare.stage_declaration import declare, declare_remote
 from mainspring.entities.outside import queue
 from mainspring.entities.outside.edit import Editors
 from mainspring.entities.outside.edit_batch import Changing
@@ -78,11 +81,9 @@ class Kind(DeclaredKind, Generic[E]):
     @overload
     def stage(
         self, target: StageTarget[E, S], /, *, state: type[S], **given: Unpack[StageOptions]
-    ) -> stages.Stage: ...
+    ) -> Stage: ...
     @overload
-    def stage(
-        self, target: StageTarget[E, Any], /, **given: Unpack[StageOptions]
-    ) -> stages.Stage: ...
+    def stage(self, target: StageTarget[E, Any], /, **given: Unpack[StageOptions]) -> Stage: ...
     def stage(self, target: object = None, /, **given: object) -> object:
         """Declare a stage: a decorator for a class or function, or a call with an object.
 
@@ -94,8 +95,8 @@ class Kind(DeclaredKind, Generic[E]):
             return lambda decorated: self._declare(decorated, given)
         return self._declare(target, given)
 
-    def _declare(self, target: object, given: dict[str, Any]) -> stages.Stage:
-        return stages.declare(self, target, given)
+    def _declare(self, target: object, given: dict[str, Any]) -> Stage:
+        return declare(self, target, given)
 
     def remote_stage(
         self,
@@ -104,7 +105,7 @@ class Kind(DeclaredKind, Generic[E]):
         *,
         batch: int = BATCH,
         timeout: timedelta | float = PROCESS_SECONDS,
-        ask: bool | stages.Process = True,
+        ask: bool | Process = True,
         saved: bool = False,
         entity: type[object] | None = None,
         token: str | None = None,
@@ -114,7 +115,7 @@ class Kind(DeclaredKind, Generic[E]):
         insecure: bool = False,
         state: type[object] | None = None,
         **given: Unpack[StageSettingsGiven],
-    ) -> stages.Stage:
+    ) -> Stage:
         """Declare a stage that another service implements (`mainspring.v1.StageService`).
 
             listing.remote_stage("photos", "grpcs://photos:443", reads=["urls"], writes=["rank"])
@@ -141,7 +142,7 @@ class Kind(DeclaredKind, Generic[E]):
             insecure=insecure,
         )
         asked_here = None if isinstance(ask, bool) else ask
-        return stages.declare_remote(self, name, place, asked_here, {"state": state, **given})
+        return declare_remote(self, name, place, asked_here, {"state": state, **given})
 
     # -- who gets what was saved
 
@@ -288,10 +289,10 @@ class Kind(DeclaredKind, Generic[E]):
                 database, connection, order, source=source, after_deploy=after_deploy
             )
 
-    def _found(self, names: Iterable[str]) -> list[stages.Stage]:
+    def _found(self, names: Iterable[str]) -> list[Stage]:
         if isinstance(names, str):
             names = [names]
-        return [stages.find(self, name) for name in names]
+        return [find(self, name) for name in names]
 
     async def retire(self, stage: str) -> bool:
         """Take a stage that no code has any more out of the catalogue: it is asked no more.
@@ -305,14 +306,14 @@ class Kind(DeclaredKind, Generic[E]):
     # -- states from outside
 
     async def state(
-        self, stage: str | stages.Stage, id: object, *, on: Caller | None = None
+        self, stage: str | Stage, id: object, *, on: Caller | None = None
     ) -> tuple[Any, int]:
         """A stage's private state of an entity and its version; (None, 0) if there is none."""
         return await read_state(self, stage, id, on)
 
     async def set_state(
         self,
-        stage: str | stages.Stage,
+        stage: str | Stage,
         id: object,
         value: object,
         version: int,

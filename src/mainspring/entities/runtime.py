@@ -15,12 +15,12 @@ from mainspring.endpoint import Endpoint
 from mainspring.entities.crawl import schedule
 from mainspring.entities.declare import catalogue, consumer
 from mainspring.entities.declare.catalogue import Known
-from mainspring.entities.declare.columns import check_stages
 from mainspring.entities.declare.declared_kind import DeclaredKind
 from mainspring.entities.declare.model import Model
 from mainspring.entities.declare.partial_model import model_of, seen_fields
 from mainspring.entities.declare.remote import SLOTS
 from mainspring.entities.declare.stage import Stage
+from mainspring.entities.declare.stage_declaration import check_stages
 from mainspring.entities.declare.table import Shape
 from mainspring.entities.offers import Offering
 from mainspring.entities.outbox.relay import Relay

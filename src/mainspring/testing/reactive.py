@@ -130,7 +130,7 @@ class ReactiveSimulation:
         if known is None:
             known = self._tasks[task.name] = SimulatedTask(task, definition, self.now)
         else:
-            known.task, known.definition = task, definition
+            known.release(task, definition)
         for users in self._users.values():
             users.discard(task.name)
         for param in definition.params:
@@ -153,13 +153,13 @@ class ReactiveSimulation:
     def baseline(self) -> None:
         """Take all params as they are now as seen by every task."""
         for task in self._tasks.values():
-            task.seen = {key: s for key, s in self._captured(task).items() if s.value is not None}
+            task.see(self._captured(task))
 
     # -- what an operator does
 
     def run(self, task: str, *, record: bool = False) -> None:
         """Ask for a manual run."""
-        self.find(task).request = record
+        self.find(task).ask(record=record)
         self._dirty.add(task)
 
     def move_seen(self, task: str, param: AnyParam, value: object) -> None:
@@ -175,7 +175,7 @@ class ReactiveSimulation:
 
     def fail_next(self, task: str, times: int = 1) -> None:
         """Let the next runs of a task fail."""
-        self.find(task).fail += times
+        self.find(task).fail_next(times)
 
     # -- questions
 
@@ -266,8 +266,8 @@ class ReactiveSimulation:
             return  # the end looks again
         view = self._view(task)
         decision = decide(task.definition, view, self.now)
-        if decision.verdict is not None and decision.verdict.true != task.verdict:
-            task.verdict, task.since = decision.verdict.true, self.now
+        if decision.verdict is not None:
+            task.judge(decision.verdict.true, self.now)
         if task.request is not None:
             task.fire("manual", self.now, "asked for by hand", self._captured(task))
         elif isinstance(decision, Fire):
@@ -299,10 +299,9 @@ class ReactiveSimulation:
                 f"{self._most_runs} runs and no end, the last of {task.name!r}; does a Delta pace it? "
                 "raise most_runs= if this is meant"
             )
-        firing.started_at = self.now
-        if task.fail:
-            task.fail -= 1
-            firing.error = "failed, as the simulation was told"
+        firing.start(self.now)
+        if task.take_failure():
+            firing.fail("failed, as the simulation was told")
         elif self._calls:
             products = {p.key: self.value(p) for p in task.task.settings.produces}
             since = {key: self._rewinds(task, key) for key in firing.captured}
@@ -313,18 +312,12 @@ class ReactiveSimulation:
     def _end(self, task: SimulatedTask) -> None:
         firing = task.firing
         assert firing is not None
-        if firing.error is None:
-            firing.error = self._bring(firing)
-        if firing.error is not None:
-            task.failures += 1
-            if firing.kind == "regular":
-                task.retry_at = self.now + task.backoff()
-            self._close(task, firing, "failed", firing.error)
+        error = firing.error or self._bring(firing)
+        if error is not None:
+            task.failed(firing, self.now)
+            self._close(task, firing, "failed", error)
             return
-        if firing.record:
-            task.record(firing)
-        task.failures, task.retry_at = 0, None
-        task.succeeded_at = self.now if firing.record else task.succeeded_at
+        task.succeeded(firing, self.now)
         self._close(task, firing, "done", None)
 
     def _bring(self, firing: SimulatedFiring) -> str | None:
@@ -357,7 +350,7 @@ class ReactiveSimulation:
                 error,
             )
         )
-        task.firing, task.pending, task.ended_at = None, {}, self.now
+        task.close(self.now)
         self._dirty.add(task.name)
         if task.retry_at is not None and task.retry_at > self.now:
             self._at(task.retry_at, "check", task)
@@ -377,8 +370,7 @@ class ReactiveSimulation:
         if last + within > self.now:
             self._at(last + within, "expect", task)
             return
-        if task.missed_for != last:
-            task.missed_for = last
+        if task.miss(last):
             self.timeline.missed.append(Missed(task.name, self.now))
         self._at(self.now + within, "expect", task)
 

@@ -73,6 +73,14 @@ class SimulatedFiring:
         """In words."""
         return "ready, and waits for its turn" if self.started_at is None else "running"
 
+    def start(self, now: datetime) -> None:
+        """It runs from now on."""
+        self.started_at = now
+
+    def fail(self, error: str) -> None:
+        """It has come to this."""
+        self.error = error
+
 
 @dataclass(slots=True)
 class SimulatedTask:
@@ -124,6 +132,33 @@ class SimulatedTask:
         """What the trigger knows of a param."""
         return fact_of(value, self.seen.get(param.key), rewinds, self.definition.on_rewind)
 
+    def release(self, task: ReactiveTask, definition: Definition) -> None:
+        """It is declared anew; what it has seen stays (R12)."""
+        self.task, self.definition = task, definition
+
+    def see(self, seen: dict[str, SeenValue]) -> None:
+        """It has seen these values, as if by runs of its own."""
+        self.seen = {key: value for key, value in seen.items() if value.value is not None}
+
+    def ask(self, *, record: bool) -> None:
+        """A manual run is asked for."""
+        self.request = record
+
+    def fail_next(self, times: int) -> None:
+        """The next runs fail."""
+        self.fail += times
+
+    def take_failure(self) -> bool:
+        """Whether this run is one of those that fail."""
+        fails = self.fail > 0
+        self.fail -= fails
+        return fails
+
+    def judge(self, verdict: bool, now: datetime) -> None:
+        """A check came to this verdict."""
+        if verdict != self.verdict:
+            self.verdict, self.since = verdict, now
+
     def fire(self, kind: str, now: datetime, cause: str, captured: dict[str, SeenValue]) -> None:
         """Queue it. A regular firing is recorded, a manual one only if told to."""
         record = kind == "regular" or bool(self.request)
@@ -150,6 +185,28 @@ class SimulatedTask:
             else:
                 self.seen[key] = repaired
 
+    def failed(self, firing: SimulatedFiring, now: datetime) -> None:
+        """A run has failed."""
+        self.failures += 1
+        if firing.kind == "regular":
+            self.retry_at = now + self.backoff()
+
+    def succeeded(self, firing: SimulatedFiring, now: datetime) -> None:
+        """A run was done."""
+        if firing.record:
+            self.record(firing)
+            self.succeeded_at = now
+        self.failures, self.retry_at = 0, None
+
+    def close(self, now: datetime) -> None:
+        """Nothing of it is in flight any more."""
+        self.firing, self.pending, self.ended_at = None, {}, now
+
+    def miss(self, last: datetime) -> bool:
+        """No success came in time after the last; whether that is news."""
+        is_new, self.missed_for = self.missed_for != last, last
+        return is_new
+
     def backoff(self) -> timedelta:
         """After so many failures: the whole of what the policy draws from, for the same every time."""
         policy = self.task.settings.backoff
@@ -171,7 +228,7 @@ def call(
         if inspect.isawaitable(answer):
             run_apart(_awaited(answer))
     except Exception as error:
-        firing.error = f"{type(error).__name__}: {error}"
+        firing.fail(f"{type(error).__name__}: {error}")
     else:
         firing.products = run.products
 

@@ -11,7 +11,8 @@ import pytest
 from mainspring import Untouched, Update
 from mainspring.entities.declare.model import Model
 from mainspring.entities.declare.outcome import KEEP, check_answer, seconds_until
-from mainspring.entities.declare.stage import Stage, declare, find
+from mainspring.entities.declare.stage import Stage, find
+from mainspring.entities.declare.stage_declaration import declare
 from mainspring.errors import (
     DuplicateStage,
     InvalidOutcome,

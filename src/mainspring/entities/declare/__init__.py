@@ -2,8 +2,6 @@
 
 catalogue.py      which stages and consumers a kind has, by the database and not by this
                   worker's code
-columns.py        what stages name must be among the columns of the kind's table; the model's
-                  fields were checked when they were declared
 consumer.py       who gets the events of a kind
 dao.py            a data access object of the user's own, where one table is not enough (S24)
 declared_kind.py  a kind as the rooms know it: what was declared of it
@@ -16,8 +14,8 @@ outcome.py        `Untouched`, or `Update` with a whole entity or a patch; the t
 partial_model.py  A model with some of its fields: what a stage that declares its reads is
                   given
 remote.py         where a stage is that another service implements, and how that is called
-stage.py          A stage as it is declared: a class, an object or a function, and its
-                  settings
+stage.py          a stage as it was declared: what is called, and its settings
+stage_declaration.py  makes stages of classes, objects and functions, and checks them
 state.py          A stage's private state: typed in the code, JSON or a protobuf message in
                   the database
 table.py          the user's table as the catalogue of PostgreSQL knows it, and whether a kind

@@ -25,12 +25,12 @@ from mainspring.kernel import Run, Sleeper
 from mainspring.processes.commit.change import TaskChange
 from mainspring.processes.declare.versions import Versions
 from mainspring.processes.remote import pulling
+from mainspring.processes.remote.pull_rows import RemoteActor
 from mainspring.processes.remote.pulling import (
     Dealt,
     DealtTask,
     HeldTask,
     PullAsk,
-    RemoteActor,
 )
 from mainspring.processes.remote.seal import Seals
 from mainspring.processes.remote.ticket import Pulled

@@ -33,7 +33,8 @@ from mainspring.processes.commit.change import TaskChange, change_of
 from mainspring.processes.commit.commit import Commit
 from mainspring.processes.commit.task_input import TaskInput, in_background, read_steps
 from mainspring.processes.record.decision import Decision, validate
-from mainspring.processes.remote.pulling import RemoteActor, look_steps, stored_policy
+from mainspring.processes.remote.pull_rows import RemoteActor
+from mainspring.processes.remote.pulling import look_steps, stored_policy
 from mainspring.processes.remote.ticket import Ticket
 from mainspring.processes.run.actor_policy import retry_of, with_stored_timeouts
 from mainspring.processes.statements import SQL
