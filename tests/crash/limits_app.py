@@ -31,8 +31,8 @@ async def work(ctx: Context, seconds: float) -> None:
 
 def make(url: str | None = None) -> Mainspring:
     app = Mainspring(url)
-    app.task(name="limited", concurrency=LIMIT)(work)
-    app.task(name="grouped", group_concurrency=GROUP_LIMIT)(work)
+    app.task(name="limited", concurrency=LIMIT, crash_limit=1000)(work)
+    app.task(name="grouped", group_concurrency=GROUP_LIMIT, crash_limit=1000)(work)
     return app
 
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import random
 import signal
+import subprocess
+import sys
 import time
 from collections import defaultdict
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import limits_app
 import pytest
-from scene import LEASE, Scene
+from scene import HERE, LEASE, Scene
 
 from mainspring.testing import WorkerProcess
 
@@ -37,6 +42,45 @@ class LimitScene(Scene):
         worker.wait_dead()
         self.deaths[worker.process.pid] = time.monotonic()
 
+    def supervise(self, processes: int, **environment: str) -> subprocess.Popen[bytes]:
+        """`mainspring worker`, with its default lease."""
+        log = self._stack.enter_context((self.folder / "worker-supervised").open("wb"))
+        words = ["worker", "limits_app:app", "--processes", str(processes), "--concurrency", "150"]
+        self.supervisor = subprocess.Popen(
+            [sys.executable, "-m", "mainspring", *words],
+            env=os.environ
+            | {"MAINSPRING_URL": self.url, "CRASH_FOLDER": str(self.folder)}
+            | {"PYTHONPATH": str(HERE), **environment},
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+        )
+        self._stack.callback(self._end_supervised)
+        return self.supervisor
+
+    def _end_supervised(self) -> None:
+        self.supervisor.kill()
+        self.supervisor.wait()
+        for process, *_ in self.living():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+
+    def living(self) -> list[tuple[int, int]]:
+        """Processes of workers that have shards, the oldest first, each with its permits."""
+        return self.sql(
+            "select w.process, coalesce((select p.size from mainspring.part p"
+            " where p.worker_id = w.id and p.queue = 'limited'), 0) from mainspring.worker w"
+            " where exists (select from mainspring.lease l where l.worker_id = w.id)"
+            " order by w.started_at, w.id"
+        )
+
+    def kill_process(self, process: int) -> None:
+        """A child of the supervisor; it may have died by now."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+        self.wait(lambda: not _lives(process), "a killed process has ended")
+        self.deaths[process] = time.monotonic()
+
     def spans(self, task: str, until: float) -> list[Span]:
         """All runs that have begun, each with its end: its own word, or that of its process."""
         begun: dict[tuple[str, int], tuple[str, float]] = {}
@@ -54,6 +98,14 @@ class LimitScene(Scene):
             Span(group, at, self.deaths.get(pid, until)) for (_, pid), (group, at) in begun.items()
         ]
         return [*found, *left]
+
+
+def _lives(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
 
 
 class Span(NamedTuple):
@@ -86,7 +138,7 @@ def limits(mainspring_url: str, tmp_path: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("seconds", "kills", "groups", "lasts"),
-    [(8.0, 1, 40, 1.0), pytest.param(30.0, 3, 200, 3.0, marks=pytest.mark.slow)],
+    [(5.0, 1, 40, 1.0), pytest.param(30.0, 3, 200, 3.0, marks=pytest.mark.slow)],
 )
 def test_limits_hold_while_workers_are_killed(
     limits: LimitScene, seconds: float, kills: int, groups: int, lasts: float
@@ -142,3 +194,55 @@ def test_limits_hold_while_workers_are_killed(
     assert most == limits_app.GROUP_LIMIT
     assert len(by_group) == groups
     assert used / could >= 0.9
+
+
+@pytest.mark.parametrize(
+    ("seconds", "every"),
+    [(6.0, 1.5), pytest.param(30.0, 2.0, marks=pytest.mark.slow)],
+)
+def test_limits_are_kept_and_used_while_a_supervisor_s_workers_are_killed(
+    limits: LimitScene, seconds: float, every: float
+) -> None:
+    """T13: four workers, three of them killed at random again and again: never more than 10 of the queue
+    and 2 of each of 200 groups at once, and 90 % of the queue's limit is used.
+
+    Nothing is left out of what could be used: the supervisor sees each death, so no lease is waited for.
+    """
+    tasks = limits.app.tasks
+    tasks["limited"].enqueue_many_sync([{"seconds": 0.8}] * int(seconds * 30))
+    limits.enqueue_calls(
+        [
+            tasks["grouped"].options(group=f"g{n % 200}").bind(seconds=1.5)
+            for n in range(int(200 * limits_app.GROUP_LIMIT * (seconds / 1.5 + 4)))
+        ]
+    )
+    limits.supervise(4)
+    limits.wait(lambda: len(limits.living()) == 4, "all workers have shards")
+    limits.wait(
+        lambda: most_at_once(limits.spans("limited", time.monotonic())) == limits_app.LIMIT,
+        "the limit is reached",
+    )
+    spared = limits.living()[0][0]
+    chance = random.Random(19)
+    begin = time.monotonic()
+    while (moment := time.monotonic() + every * chance.uniform(0.7, 1.3)) < begin + seconds:
+        limits.wait(lambda moment=moment: time.monotonic() >= moment, "the moment to kill")
+        if victims := [process for process, _ in limits.living() if process != spared]:
+            limits.kill_process(chance.choice(victims))
+    limits.wait(lambda: time.monotonic() >= begin + seconds, "the end")
+    end = time.monotonic()
+
+    spans = limits.spans("limited", end)
+    by_group: dict[str, list[Span]] = defaultdict(list)
+    for span in limits.spans("grouped", end):
+        by_group[span.group].append(span)
+    most = max(map(most_at_once, by_group.values()))
+    used = use(spans, limits_app.LIMIT, begin, end)
+    print(
+        f"{len(limits.deaths)} deaths; limited: at most {most_at_once(spans)} at once, {used:.1%} used;"
+        f" {len(by_group)} groups: at most {most} at once"
+    )
+    assert len(limits.deaths) >= 2
+    assert most_at_once(spans) == limits_app.LIMIT
+    assert most == limits_app.GROUP_LIMIT
+    assert used >= 0.9
