@@ -36,6 +36,7 @@ from mainspring.hooks.registry import Hooks
 from mainspring.host import DatabaseHost
 from mainspring.jobs.schedule import ScheduleSettings
 from mainspring.kernel.layer import Layer
+from mainspring.kernel.limits.breaker import Breaker
 from mainspring.kernel.port import WorkerPort
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.settings import DEFAULT_POOL, WorkerOptions, WorkerSettings, check_pool
@@ -165,6 +166,7 @@ class Mainspring(DatabaseHost, Advancing):
         rate: float | None = None,
         group_concurrency: int | None = None,
         group_rate: float | None = None,
+        breaker: Breaker | None = None,
         searchable: Iterable[str] | None = None,
         unique: Unique | UniquePolicy | None = None,
         cron: str | Iterable[str] | None = None,
@@ -212,7 +214,8 @@ class Mainspring(DatabaseHost, Advancing):
         (this and the other times may be a timedelta too). `grace`: seconds to clean up for a run that
         is told to end.
         `concurrency`, `rate` (starts a second): limits over all workers; `group_concurrency`,
-        `group_rate`: the same for each group. `searchable`: arguments by which history is indexed.
+        `group_rate`: the same for each group. `breaker`: a `Breaker` stops it for a while when runs fail
+        in a row. `searchable`: arguments by which history is indexed.
         `unique`: what a call does whose key is taken, a policy or a `Unique(...)`.
         `cron`, `zone`: enqueued whenever the cron line (or one of several) says, with `cron_args`; see
         `app.schedule` for `catch_up`, `catch_up_max`, `tick_argument`. `hold_after`: seconds after which
@@ -265,6 +268,9 @@ class Mainspring(DatabaseHost, Advancing):
         retry = given.pop("retry", None) or RetryPolicy()
         if not isinstance(retry, RetryPolicy):
             raise InvalidSetting(f"retry must be a RetryPolicy, got {retry!r}")
+        breaker = given.get("breaker")
+        if breaker is not None and not isinstance(breaker, Breaker):
+            raise InvalidSetting(f"breaker must be a Breaker, got {breaker!r}")
         searchable = as_names("searchable", given.pop("searchable", None))
         check_given(name, given, REACTIVE_ONLY)
         unique = None if (wanted := given.pop("unique", None)) is None else as_unique(wanted)

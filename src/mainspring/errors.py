@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from typing import Literal
 
 from mainspring.phrases import nearest
 
@@ -198,15 +199,25 @@ class RetryAfter(MainspringError, code="retry_after"):
 
     It is no attempt, unless `counts`: nothing is counted, and history has no row of such a run. With
     `counts` it is a failure with a delay of its own, so the retry policy's `attempts` end it.
+    `pauses="queue"`: what the other side says holds for all calls of the task, `"group"` for those of its
+    group: none of them starts until then, in any worker. Then one is tried, and each success lets twice as
+    many run.
 
-        raise RetryAfter(float(response.headers["Retry-After"]), "the API asks for it")
+        raise RetryAfter(float(response.headers["Retry-After"]), "the API asks for it", pauses="queue")
     """
 
     MOST = 315_360_000.0  # ten years
 
     def __init__(
-        self, after: float | timedelta | datetime, reason: str = "", *, counts: bool = False
+        self,
+        after: float | timedelta | datetime,
+        reason: str = "",
+        *,
+        counts: bool = False,
+        pauses: Literal["queue", "group"] | None = None,
     ) -> None:
+        if pauses not in (None, "queue", "group"):
+            raise InvalidSetting(f"RetryAfter pauses the 'queue' or the 'group', got {pauses!r}")
         if isinstance(after, datetime) and after.tzinfo is None:
             raise InvalidTime(
                 f"RetryAfter must have a time with a time zone, got {after!r}; use datetime.now(UTC) + ..."
@@ -224,6 +235,7 @@ class RetryAfter(MainspringError, code="retry_after"):
             )
         self.after = after
         self.counts = counts
+        self.pauses = pauses
         super().__init__(reason or "asked to come later")
 
     def seconds(self, now: datetime) -> float:

@@ -120,6 +120,11 @@ def _queues(status: Status) -> list[str]:
             ),
         ),
         *_gauge(
+            "breakers_open",
+            "Breakers of the queue or of its groups that are not closed.",
+            (({"queue": q}, n) for q, n in Counter(b.queue for b in status.breakers).items()),
+        ),
+        *_gauge(
             "queue_paused",
             "Whether an operator paused the queue.",
             (({"queue": q.name}, q.paused_at is not None) for q in queues),

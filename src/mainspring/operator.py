@@ -34,8 +34,9 @@ from mainspring.jobs.bulk import DELETED, OPERATIONS, DeleteOrder, PutBackOrder,
 from mainspring.jobs.operation import Operation, OperationItem
 from mainspring.jobs.schedule import Recurring, Schedule, ScheduleSettings
 from mainspring.kernel import KERNEL_SQL, read_now
-from mainspring.operate import audit, doctor, parked, queues, rights, status, tokens
+from mainspring.operate import audit, breakers, doctor, parked, queues, rights, status, tokens
 from mainspring.operate.audit import Origin, PastOrder, ordered_by
+from mainspring.operate.breakers import OpenBreaker
 from mainspring.operate.doctor import Finding
 from mainspring.operate.history import HistoryFilter, HistoryPosition, PastRun
 from mainspring.operate.parked import (
@@ -410,9 +411,36 @@ class Operator:
         await self._order("queues.resume", "*", queues.pause_queues, paused=False, keep=list(keep))
 
     async def limit(self, queue: str, *, source: str = "", **limits: float | None) -> None:
-        """Set limits of a queue (concurrency, rate, group_concurrency, group_rate), or how many of its
-        visits may wait (waiting_max); None lifts."""
+        """Set limits of a queue (concurrency, rate, group_concurrency, group_rate), how many of its
+        visits may wait (waiting_max), or its breaker (breaker_failures, breaker_pause); None lifts."""
         await self._order("queues.limit", queue, queues.limit_queue, queue, limits, source=source)
+
+    async def breakers(self, *, queue: str | None = None) -> list[OpenBreaker]:
+        """Breakers of queues and groups that are not closed: since when, until when, and why."""
+
+        async def listed(_: Database, tx: Connection) -> list[OpenBreaker]:
+            return await breakers.list_breakers(tx, queue=queue)
+
+        return await self._ask(listed)
+
+    async def open_breaker(
+        self,
+        queue: str,
+        *,
+        until: datetime,
+        group: str | None = None,
+        reason: str | None = None,
+    ) -> None:
+        """Start nothing of a queue, or of one of its groups, until a time. Then one run is tried, and each
+        success lets twice as many run."""
+        opened = breakers.open_breaker
+        await self._order(
+            "breakers.open", queue, opened, queue, until=until, group=group, reason=reason
+        )
+
+    async def close_breaker(self, queue: str, *, group: str | None = None) -> None:
+        """Let a queue, or one of its groups, run on at once."""
+        await self._order("breakers.close", queue, breakers.close_breaker, queue, group=group)
 
     async def recurring(self) -> list[Recurring]:
         """All schedules, by name."""

@@ -234,6 +234,26 @@ def test_a_pause_says_why_and_until_when(on, visits):
     assert f"--keep {QUEUE}" in everything.out
 
 
+def test_a_breaker_is_opened_listed_and_closed(on, visits):
+    """T13"""
+    assert "every breaker is closed" in on("queues", "breakers").out
+    opened = on(
+        "queues", "open-breaker", QUEUE, "--until", "2h", "--group", "a", "--reason", "down"
+    )
+    assert f"the breaker of group 'a' of queue {QUEUE!r} is open until 20" in opened.out
+    (listed,) = on("queues", "breakers", QUEUE, "--json").json()
+    assert (listed["queue"], listed["group"], listed["reason"]) == (QUEUE, "a", "down")
+    assert "down" in on("queues", "breakers").out
+    assert "nothing of it starts until" in " ".join(on("status").out.split())
+    closed = on("queues", "close-breaker", QUEUE, "--group", "a")
+    assert f"the breaker of group 'a' of queue {QUEUE!r} is closed" in closed.out
+    again = on("queues", "close-breaker", QUEUE)
+    assert (again.code, "is not open" in again.err) == (4, True)
+    on("queues", "limit", QUEUE, "--breaker-failures", "5", "--breaker-pause", "2.5")
+    (limited,) = on("queues", "list", "--json").json()
+    assert (limited["breaker_failures"], limited["breaker_pause"]) == (5, 2.5)
+
+
 def test_a_queue_is_paused_resumed_and_limited(on, visits):
     on("queues", "pause", QUEUE)
     paused = on("queues", "list", "--json").json()[0]["paused_at"]

@@ -23,6 +23,7 @@ APART = {
     "tuning.py": "the place for them",
     "settings.py": "defaults that users see, and the bounds within which they may choose",
     "retry.py": "the same, of retries",
+    "limits/breaker.py": "the same, of breakers",
     "visit.py": "the layout of ids, tokens and masks; the ends of time; priorities",
 }
 ALLOWED: dict[str, dict[str, list[float]]] = {

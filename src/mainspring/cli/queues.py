@@ -81,6 +81,7 @@ def _is_idle_own(queue: QueueLoad) -> bool:
 def queue_row(queue: QueueLoad) -> tuple[object, ...]:
     """A queue as a row of COLUMNS."""
     limits = {
+        "breaker after": queue.breaker_failures,
         "concurrency": queue.concurrency,
         "rate": queue.rate,
         "group concurrency": queue.group_concurrency,
@@ -174,6 +175,12 @@ def limit(
             help="Visits that may wait before roles that only enqueue are refused, or 'none'."
         ),
     ] = None,
+    breaker_failures: Annotated[
+        str | None, typer.Option(help="Failures in a row that open its breaker, or 'none'.")
+    ] = None,
+    breaker_pause: Annotated[
+        str | None, typer.Option(help="Seconds for which it starts nothing then.")
+    ] = None,
     url: options.Url = None,
     app: options.App = None,
 ) -> None:
@@ -184,6 +191,8 @@ def limit(
         "group_concurrency": group_concurrency,
         "group_rate": group_rate,
         "waiting_max": waiting_max,
+        "breaker_failures": breaker_failures,
+        "breaker_pause": breaker_pause,
     }
     limits = {key: _number(key, text) for key, text in given.items() if text is not None}
     if not limits:
@@ -197,6 +206,74 @@ def _number(name: str, text: str) -> float | None:
     if text == "none":
         return None
     try:
-        return float(text) if name.endswith("rate") else int(text)
+        return float(text) if name.endswith(("rate", "pause")) else int(text)
     except ValueError:
         raise InvalidSetting(f"{name} must be a number or 'none', got {text!r}") from None
+
+
+@group.command()
+def breakers(
+    name: OneName = None,
+    url: options.Url = None,
+    app: options.App = None,
+    json: options.Json = False,
+) -> None:
+    """Breakers of queues and groups that are not closed."""
+    found = ask(lambda operator: operator.breakers(queue=name), url, app)
+    if json:
+        show.as_json(found)
+        return
+    rows = (
+        (
+            b.queue,
+            b.group,
+            b.opened_at,
+            b.until,
+            b.failures,
+            None if b.is_open else b.at_once,
+            b.reason,
+        )
+        for b in found
+    )
+    columns = ("queue", "group", "open since", "until", "failures", "tried with", "reason")
+    show.print_table(columns, rows, empty="every breaker is closed")
+
+
+Group = Annotated[str | None, typer.Option("--group", help="Of this group alone.")]
+
+
+@group.command()
+def open_breaker(
+    name: Name,
+    until: Annotated[str, typer.Option("--until", help="A time with zone, or in 90s, 2h, 3d.")],
+    of_group: Group = None,
+    reason: options.Reason = None,
+    url: options.Url = None,
+    app: options.App = None,
+) -> None:
+    """Start nothing of a queue, or of one of its groups, until a time; then it is tried."""
+
+    async def order(operator: Operator) -> datetime:
+        at = await options.later(operator, "until", until)
+        assert at is not None
+        await operator.open_breaker(name, until=at, group=of_group, reason=reason)
+        return at
+
+    at = ask(order, url, app)
+    show.say(f"the breaker of {_whose(name, of_group)} is open until {instant(at)}")
+
+
+@group.command()
+def close_breaker(
+    name: Name,
+    of_group: Group = None,
+    url: options.Url = None,
+    app: options.App = None,
+) -> None:
+    """Let a queue, or one of its groups, run on at once."""
+    ask(lambda operator: operator.close_breaker(name, group=of_group), url, app)
+    show.say(f"the breaker of {_whose(name, of_group)} is closed")
+
+
+def _whose(name: str, of_group: str | None) -> str:
+    return f"queue {name!r}" if of_group is None else f"group {of_group!r} of queue {name!r}"

@@ -14,7 +14,7 @@ from mainspring.cli import options, show
 from mainspring.cli.queues import COLUMNS, SHOWN, left_out, queue_row, shown_queues
 from mainspring.cli.target import ask_host, existing
 from mainspring.host import DatabaseHost
-from mainspring.operate.doctor import UNSERVED
+from mainspring.operate.doctor import BREAKERS, UNSERVED
 from mainspring.operate.status import AwayEndpoint, HangingRun, Status
 from mainspring.phrases import counted
 from mainspring.processes.operate.actors import Counts
@@ -151,6 +151,9 @@ def _shown(sight: _Sight) -> str:
     for away, finders in found.away:
         waits = f"{', '.join(away.queues)}; so {counted(finders, 'worker')} found"
         parts.append(show.line(f"{away.text} ({waits})"))
+    parts += [show.line(breaker.text) for breaker in found.breakers[:BREAKERS]]
+    if (more := len(found.breakers) - BREAKERS) > 0:
+        parts.append(show.line(f"and {counted(more, 'more breaker')}: mainspring queues breakers"))
     for worker in found.workers:
         for name, runs in _by_queue(worker.hanging).items():
             hanging = counted(len(runs), "run", "hangs", "hang")

@@ -9,6 +9,7 @@ invariants and the traps. `docs/design/layers.md` says what a layer is.
 
     visit.py                a visit, a run of it, ids, tokens and routes
     outcome.py retry.py     what a run can come to, and what a failure leads to
+    breaker/                stops queues and groups whose runs fail in a row
     settings.py tuning.py   settings of a worker and of a queue; all constants, with their reasons
     layer.py port.py        what a layer is to a worker, and a worker to its layers
     offer.py                visits are added, or merged into those that are there
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         OperationKind,
         OperationPage,
     )
+    from mainspring.kernel.limits.breaker import Breaker
     from mainspring.kernel.offer import Offer, copy_visits, offer_new_visits, offer_visits
     from mainspring.kernel.outcome import (
         DONE,
@@ -119,6 +121,7 @@ else:
         __name__,
         {
             "layer": "Chore HeldVisit ItemResult Layer NewlyParked OperationKind OperationPage",
+            "limits.breaker": "Breaker",
             "offer": "Offer copy_visits offer_visits offer_new_visits",
             "outcome": "Again Alone Cancelled DONE Done Expired Failed Outcome Parked Postponed Retry "
             "Verdict",

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from mainspring.endpoint import Endpoint
 from mainspring.errors import InvalidSetting
+from mainspring.kernel.limits.breaker import Breaker
 from mainspring.kernel.outcome import Outcome
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.tuning import LEASE
@@ -126,6 +127,7 @@ class QueueSettings:
     rate: float | None = None
     group_concurrency: int | None = None
     group_rate: float | None = None
+    breaker: Breaker | None = None
     searchable: tuple[str, ...] = ()
     unique: Mapping[str, object] | None = None  # what a call does whose key is taken (unique.sql)
     retry: RetryPolicy = field(default_factory=RetryPolicy)
@@ -198,6 +200,8 @@ class QueueSettings:
         }
         if self.priority != DEFAULT_PRIORITY:
             declared["priority"] = self.priority
+        if self.breaker is not None:
+            declared |= self.breaker.declared()
         if self.unique is not None:
             declared["unique"] = dict(self.unique)
         if self.policy:

@@ -133,6 +133,12 @@ class Tuning:
     # By this part these times differ, so that workers do not come in step.
     apart: float = 0.2
 
+    # -- breakers
+    # What could not be told of runs that failed is told again after so long.
+    breaker_again: float = 1.0
+    # From so many runs at once on, one that was open is closed.
+    breaker_trusted: int = 256
+
     # -- suspects
     # So many visits that a dead worker may have been running are tried at once.
     suspects: int = 4

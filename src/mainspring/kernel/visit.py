@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -69,6 +69,14 @@ class StopFlag(threading.Event):
         return self.is_set()
 
 
+class Rest(NamedTuple):
+    """A run was told by the other side when to come back, and for whom that holds: 'queue' or 'group'."""
+
+    seconds: float
+    pauses: str
+    reason: str
+
+
 class Run(msgspec.Struct, eq=False):
     """One execution of a visit by this worker."""
 
@@ -99,6 +107,10 @@ class Run(msgspec.Struct, eq=False):
     # A layer's own: what its writer is to write of this run.
     change: Any = None
     ends_turn: bool = False
+    # Its failure does not count for its queue's breaker.
+    spared: bool = False
+    # The other side said when to come back, and for whom that holds (limits/breaker.py).
+    rest: Rest | None = None
     # The server would not store its outcome; a plain failure took its place.
     refused: bool = False
     # Its visit's row no longer lay where it was read when it was to be settled there.

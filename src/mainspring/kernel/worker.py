@@ -17,6 +17,7 @@ from mainspring.db.batcher import Batcher
 from mainspring.db.database import Database
 from mainspring.db.reconnecting import Line, until_reachable
 from mainspring.db.shared import Haste
+from mainspring.kernel.breaker.breaking import Breaking
 from mainspring.kernel.chores import run_chores, run_glances
 from mainspring.kernel.layer import Layer
 from mainspring.kernel.lease.doubts import Doubts
@@ -95,6 +96,9 @@ class Worker:
             wrote=self.reader.wake if database.pooled else self.reader.has_room,
             tuning=tuning,
         )
+        self._breaking = Breaking(
+            self._side, self.buffer.queues, look=lambda: self.heart.poke_beat(), tuning=tuning
+        )
         self.runner = Runner(
             self.owned,
             self.buffer,
@@ -103,6 +107,7 @@ class Worker:
             finished=self.settler.add,
             wants_more=self._slot_idle,
             left=self.reader.left,
+            judge=self._breaking,
         )
         self._doubts = Doubts(
             self._side,
@@ -123,6 +128,7 @@ class Worker:
             end=lambda: self.heart.end(),
             look_again=lambda: self.heart.poke_beat(),
             layers=layers,
+            breaking=self._breaking,
         )
         self.heart = Heart(database, self.owned, self.loop_port, settings, self._declared, watched)
         for queue in self._declared:
@@ -261,6 +267,7 @@ class Worker:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._holding.close()
+        await self._breaking.close()
         self.heart.end()
         await self._in_time(self.heart.join)
         try:

@@ -30,6 +30,7 @@ LAG_SECONDS = 60.0
 CLOCK_SECONDS = 1.0
 DEAD_ROWS = 100_000
 VIOLATIONS = 20
+BREAKERS = 5  # so many that are not closed are named
 UNSERVED = 20  # queues that are named one by one
 
 
@@ -322,6 +323,12 @@ def judge_status(status: Status) -> Iterator[Finding]:
         )
         text = f"{away.text} (so {counted(workers, 'worker')} found); {', '.join(away.queues)} wait"
         yield Finding("away", "warn", text, remedy)
+    for breaker in status.breakers[:BREAKERS]:
+        remedy = "see whom it calls; to go on at once: mainspring queues close-breaker"
+        yield Finding("breaker", "warn", breaker.text, remedy)
+    if (more := len(status.breakers) - BREAKERS) > 0:
+        text = f"{counted(more, 'more breaker', 'is', 'are')} not closed"
+        yield Finding("breaker", "warn", text, "mainspring queues breakers lists them")
     for queue in (queue for queue in status.queues if queue.is_full):
         text = f"queue {queue.name!r} is full: it lets {queue.waiting_max} visits wait, and refuses more"
         remedy = "add workers, or let more wait: mainspring queues limit QUEUE --waiting-max"

@@ -23,9 +23,11 @@ from mainspring.phrases import counted, instant, nearest
 
 # So many visits are counted when somebody looks, of each state: a glance must not read a million rows.
 COUNT_MOST = 200_000
+# How a breaker acts, which operators may change too.
+BREAKER = ("breaker_failures", "breaker_pause")
 QUEUE_LIMITS = ("concurrency", "rate", "group_concurrency", "group_rate")
 REASON_BYTES = 400
-SET_BY_OPERATORS = (*QUEUE_LIMITS, "waiting_max")
+SET_BY_OPERATORS = (*QUEUE_LIMITS, "waiting_max", *BREAKER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ class QueueLoad:
     rate: float | None
     group_concurrency: int | None
     group_rate: float | None
+    breaker_failures: int | None
+    breaker_pause: float | None
     searchable: list[str] | None
     waiting_max: int | None
     is_full: bool | None
@@ -116,7 +120,7 @@ async def pause_queue(
     until: datetime | None = None,
 ) -> None:
     """Start nothing of this queue until it is resumed, or until a time; what runs goes on."""
-    await _check_end(tx, until)
+    await check_end(tx, until)
     values = {"paused": True, "reason": _reason(reason), "until": until}
     await _order(database, tx, SQL["pause_queue"], name, **values)
 
@@ -141,7 +145,7 @@ async def pause_queues(
     Of all queues that there are: what a release declares later is not paused by it. What is paused
     already keeps its reason and its end.
     """
-    await _check_end(tx, until)
+    await check_end(tx, until)
     keep = list(keep)
     for name in keep:
         await check_queue(database, tx, name)
@@ -160,16 +164,17 @@ def _reason(text: str | None) -> str | None:
     return clean_text(text, REASON_BYTES) if text else None
 
 
-async def _check_end(tx: Tx, until: datetime | None) -> None:
+async def check_end(tx: Tx, until: datetime | None, what: str = "a pause") -> None:
+    """Refuse an end that has passed, or that says no zone."""
     if until is None:
         return
     if until.tzinfo is None:
         raise InvalidTime(
-            f"a pause must end at a time with a time zone, got until={until.isoformat()}; use "
+            f"{what} must end at a time with a time zone, got until={until.isoformat()}; use "
             "datetime.now(UTC) + ..."
         )
     if until <= await read_now(tx):
-        raise InvalidSetting(f"a pause must end in the future, got until={until.isoformat()}")
+        raise InvalidSetting(f"{what} must end in the future, got until={until.isoformat()}")
 
 
 async def limit_queue(
@@ -196,7 +201,7 @@ def check_limit(name: str, value: object) -> None:
         raise InvalidSetting(f"a limit is one of {', '.join(SET_BY_OPERATORS)}, got {name!r}")
     if value is None:
         return
-    whole = not name.endswith("rate")
+    whole = not name.endswith(("rate", "pause"))
     number = value if isinstance(value, int if whole else int | float) else None
     least = 1 if whole else 0.000_001
     if number is None or isinstance(value, bool) or not least <= number <= 1_000_000:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
@@ -12,6 +12,7 @@ import msgspec
 from mainspring.db.database import Database
 from mainspring.db.tx import Tx
 from mainspring.kernel import read_now
+from mainspring.operate.breakers import OpenBreaker, list_breakers
 from mainspring.operate.queues import QueueLoad, list_queues
 from mainspring.operate.statements import SQL
 from mainspring.phrases import counted, instant
@@ -101,6 +102,7 @@ class Status:
     pools: list[PoolStatus]
     queues: list[QueueLoad]
     throughput: list[Throughput]
+    breakers: list[OpenBreaker] = field(default_factory=list)  # that are not closed
 
     @property
     def lag_seconds(self) -> float:
@@ -159,6 +161,7 @@ async def read_status(database: Database, tx: Tx, *, exact: bool = False) -> Sta
         pools=await tx.rows(SQL["list_pools"], PoolStatus),
         queues=await list_queues(database, tx, exact=exact),
         throughput=throughput,
+        breakers=await list_breakers(tx),
     )
 
 

@@ -17,6 +17,7 @@ import msgspec
 
 from mainspring.db.database import Database
 from mainspring.db.tx import Tx
+from mainspring.operate.breakers import OpenBreaker
 from mainspring.operate.history import HistoryFilter, PastRun, search_history
 from mainspring.operate.keys import stored_keys, user_key
 from mainspring.operate.queues import list_names, nearest_queue, pause_text
@@ -41,6 +42,8 @@ VISIT_REMEDIES: Mapping[str, str] = {
     "away": "nothing: it is tried again, at most 30 s apart; see that it is up, and that its address and "
     "credentials are right",
     "coming_back": "nothing: twice as many may run after each that succeeds",
+    "breaker_open": "nothing: one run is tried then; sooner with mainspring queues close-breaker",
+    "breaker_tried": "nothing: each success lets twice as many run, a failure opens it again",
     "no_worker": "start a worker whose application declares the queue, in its pool",
     "waiting_for_remote": "start the actor that pulls these tasks",
     "no_owner": "nothing: a worker takes the shard at its next beat",
@@ -146,6 +149,7 @@ class VisitFacts(NamedTuple):
     ahead: int
     hanging: str | None
     away: str | None
+    breakers: str | None
 
 
 class HangingElsewhere(msgspec.Struct):
@@ -156,6 +160,7 @@ class HangingElsewhere(msgspec.Struct):
     since: datetime
 
 
+_breakers = msgspec.json.Decoder(list[OpenBreaker]).decode
 _hanging_runs = msgspec.json.Decoder(list[HangingElsewhere] | None).decode
 
 
@@ -194,6 +199,7 @@ def causes(visit: VisitFacts) -> list[Cause]:
         return [*found, *_hanging(visit)]
     found += _serving(visit)
     found += _away(visit)
+    found += _breaking(visit)
     found += _crowding(visit)
     found += _hanging(visit)
     if not found and visit.suspect:
@@ -330,6 +336,13 @@ def _away(visit: VisitFacts) -> Iterator[Cause]:
             "process": visit.owner_process,
         }
         yield Cause("coming_back" if found.reason is None else "away", found.text, facts)
+
+
+def _breaking(visit: VisitFacts) -> Iterator[Cause]:
+    """Breakers of its queue and of its group that are not closed."""
+    for found in _breakers(visit.breakers or "[]"):
+        name = "breaker_open" if found.is_open else "breaker_tried"
+        yield Cause(name, found.text, msgspec.structs.asdict(found))
 
 
 def _crowding(visit: VisitFacts) -> Iterator[Cause]:

@@ -1732,6 +1732,12 @@ CREATE TABLE mainspring.queue (
     is_full boolean DEFAULT false NOT NULL,
     paused_until timestamp with time zone,
     pause_reason text,
+    breaker_failures integer,
+    breaker_pause double precision,
+    breaker_within double precision,
+    CONSTRAINT queue_breaker_failures_check CHECK ((breaker_failures >= 1)),
+    CONSTRAINT queue_breaker_pause_check CHECK ((breaker_pause > (0)::double precision)),
+    CONSTRAINT queue_breaker_within_check CHECK ((breaker_within > (0)::double precision)),
     CONSTRAINT queue_concurrency_check CHECK ((concurrency >= 0)),
     CONSTRAINT queue_group_concurrency_check CHECK ((group_concurrency >= 0)),
     CONSTRAINT queue_group_rate_check CHECK ((group_rate >= (0)::double precision)),
@@ -3160,6 +3166,18 @@ CREATE TABLE mainspring.blame (
     id uuid NOT NULL
 );
 
+CREATE TABLE mainspring.breaker (
+    queue text NOT NULL COLLATE pg_catalog."C",
+    grp text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
+    failures integer DEFAULT 0 NOT NULL,
+    failed_at timestamp with time zone,
+    opened_at timestamp with time zone,
+    until timestamp with time zone,
+    at_once integer,
+    reason text,
+    CONSTRAINT breaker_open_check CHECK ((((opened_at IS NULL) = (until IS NULL)) AND ((opened_at IS NULL) = (at_once IS NULL))))
+);
+
 CREATE TABLE mainspring.captured (
     relid regclass NOT NULL,
     kind text NOT NULL COLLATE pg_catalog."C"
@@ -4519,6 +4537,9 @@ ALTER TABLE ONLY mainspring.band
 
 ALTER TABLE ONLY mainspring.blame
     ADD CONSTRAINT blame_pkey PRIMARY KEY (worker_id, shard, key, queue);
+
+ALTER TABLE ONLY mainspring.breaker
+    ADD CONSTRAINT breaker_pkey PRIMARY KEY (queue, grp);
 
 ALTER TABLE ONLY mainspring.captured
     ADD CONSTRAINT captured_pkey PRIMARY KEY (relid, kind);

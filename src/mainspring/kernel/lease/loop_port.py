@@ -15,6 +15,7 @@ from typing import NamedTuple
 from mainspring import clock
 from mainspring.db.sql import Steps
 from mainspring.errors import MixedPool
+from mainspring.kernel.breaker.breaking import Breaking
 from mainspring.kernel.layer import HeldVisit, Layer, NewlyParked
 from mainspring.kernel.limits.turns import Turn
 from mainspring.kernel.owned import Owned
@@ -42,6 +43,8 @@ class QueueRow(NamedTuple):
     paused: bool
     resumes_in: float | None  # seconds, as of the read; less than none: it has gone on
     policy: str
+    breaker_failures: int | None
+    breakers: str | None
 
 
 class LoopPort:
@@ -62,8 +65,10 @@ class LoopPort:
         end: Callable[[], None],
         look_again: Callable[[], None],
         layers: Sequence[Layer],
+        breaking: Breaking,
     ) -> None:
         self._layers = layers
+        self._breaking = breaking
         self.owned = owned
         self.buffer = buffer
         self.reader = reader
@@ -109,8 +114,9 @@ class LoopPort:
             queue.set_policy(row.policy)
             # A newer version has put it into another pool, whose workers run it from now on.
             paused = row.paused or row.pool != self._pool
+            freed = self._breaking.read(queue, row.breaker_failures, row.breakers)
             queue.limit(paused=paused, concurrency=row.concurrency, rate=row.rate)
-            if queue.groups.limit(row.group_concurrency, row.group_rate, now):
+            if queue.groups.limit(row.group_concurrency, row.group_rate, now) or freed:
                 self.buffer.release_groups()
         self.buffer.release_turns()
         done = (

@@ -53,6 +53,10 @@ class Groups:
         self.foreign: dict[str, int] = {}
         self.by_name: dict[str, Group] = {}
         self._alarms: list[tuple[float, str]] = []  # when a group's bucket has its next token
+        # Groups whose breaker is not closed: when one may be tried, and how many at once then.
+        self.shut: dict[str, tuple[float, int]] = {}
+        # Nothing of these starts until their breaker's state was read so often; see breaker/.
+        self.halted: dict[str, float] = {}
         self._dropped: list[Visit] = []  # kept no longer: an earlier one took the place
 
     def __len__(self) -> int:
@@ -77,6 +81,18 @@ class Groups:
         self.concurrency, self.rate = concurrency, rate
         return True
 
+    def halt(self, name: str, reads: int | None) -> None:
+        """Start nothing of a group until the settings were read so often; None: not before its breaker is
+        told of."""
+        self.halted[name] = math.inf if reads is None else reads
+
+    def shut_by_breakers(self, shut: dict[str, tuple[float, int]]) -> bool:
+        """Breakers of groups as they were just read; whether any group may have more room."""
+        halted = len(self.halted)
+        self.halted = {name: reads - 1 for name, reads in self.halted.items() if reads > 1}
+        before, self.shut = self.shut, shut
+        return len(self.halted) < halted or bool(before or shut)
+
     def set_foreign(self, foreign: dict[str, int]) -> bool:
         """What runs of other workers hold in my shards; whether that has changed."""
         changed, self.foreign = foreign != self.foreign, foreign
@@ -100,6 +116,10 @@ class Groups:
         return "started"
 
     def _ready_at(self, group: Group, now: float) -> float:
+        if self.shut or self.halted:
+            may_at = self._may_at(group, now)
+            if may_at > now:
+                return may_at
         if self.concurrency is not None:
             taken = group.running + self.foreign.get(group.name, 0)
             if taken >= self.concurrency:
@@ -112,6 +132,17 @@ class Groups:
         if now < ready_at < math.inf:
             self._set_alarm(group, ready_at)
         return ready_at
+
+    def _may_at(self, group: Group, now: float) -> float:
+        """When its breaker lets one more run start."""
+        if group.name in self.halted:
+            return math.inf
+        until, most = self.shut.get(group.name, (now, 0))
+        if until > now:
+            self._set_alarm(group, until)
+            return until
+        taken = group.running + self.foreign.get(group.name, 0)
+        return math.inf if most and taken >= most else now
 
     def _set_alarm(self, group: Group, at: float) -> None:
         """One a group: each try that comes too early would else add one, and each of them try again."""
@@ -193,7 +224,9 @@ class Groups:
         """Groups with room, nothing kept, and more in the database."""
         limit = math.inf if self.concurrency is None else self.concurrency
         return [
-            g.name for g in self.by_name.values() if g.behind and not g.kept and g.running < limit
+            g.name
+            for g in self.by_name.values()
+            if g.behind and not g.kept and g.running < limit and g.name not in self.shut
         ]
 
     def behind(self) -> list[str]:

@@ -230,7 +230,7 @@ class Buffer:
     def release_groups(self) -> None:
         """Limits or holds of others have changed: whatever groups keep back may try again."""
         limited = [queue.groups for queue in self.queues.values()]
-        self._rated = any(groups.rate is not None for groups in limited)
+        self._rated = any(groups.rate is not None or groups.shut for groups in limited)
         for groups in limited:
             for group in groups:
                 self._place_all(groups.release(group))

@@ -168,6 +168,8 @@ class QueueState:
     concurrency: int | None = None
     part: int = 0
     rate: float | None = None
+    breaker_failures: int | None = None  # in a row, after which it is stopped for a while
+    halted: float = 0  # nothing starts until its breaker's state was read so often; see breaker/
     bucket: Bucket | None = None
     running: int = 0
     wants_part: bool = False
@@ -183,6 +185,7 @@ class QueueState:
         s = self.settings
         self.needs_slot = not s.beside and s.slots is None
         self.one_by_one = s.turns is not None or s.share is not None or not self.needs_slot
+        self.breaker_failures = None if s.breaker is None else s.breaker.failures
         self.limited = self._is_limited()
 
     @property
@@ -203,6 +206,21 @@ class QueueState:
         """The least priority that waits here; below all if nothing does."""
         return next((p for p in PRIORITIES if self.levels[p]), -1)
 
+    @property
+    def breaks_per(self) -> str:
+        """Whether its breaker counts for the whole queue, or for each group."""
+        breaker = self.settings.breaker
+        return "queue" if breaker is None else breaker.per
+
+    def halt(self, reads: int | None) -> None:
+        """Start nothing until its settings were read so often; None: not before its breaker is told of."""
+        self.halted = math.inf if reads is None else reads
+        self.limited = True
+
+    def halted_read(self) -> None:
+        """Its settings were read."""
+        self.halted = max(0, self.halted - 1)
+
     def limit(self, *, paused: bool, concurrency: int | None, rate: float | None) -> None:
         """Operators' settings as they stand."""
         self.paused, self.concurrency, self.rate = paused, concurrency, rate
@@ -211,6 +229,7 @@ class QueueState:
     def _is_limited(self) -> bool:
         s = self.settings
         own = s.slots is not None or s.endpoint is not None
+        own = own or self.breaker_failures is not None or bool(self.halted)
         return own or self.paused or self.concurrency is not None or self.rate is not None
 
     @property
@@ -222,7 +241,8 @@ class QueueState:
     def ask_part(self) -> bool:
         """Whether it could use (more of) its part: the next start that it keeps back says so again."""
         wants, self.wants_part = bool(self.wants_part or self.buffered), False
-        return wants
+        # One that is halted keeps what it has: another worker would take it for a trial of its own.
+        return bool(self.halted) or (wants and not self.paused)
 
     def give_part(self, size: int, rate: float, now: float, *, anew: bool = False) -> None:
         """Its part of the limits from now on, without a token if `anew`. Called under the gate."""
@@ -264,7 +284,11 @@ class QueueState:
     def ready_at(self, now: float) -> float:
         """When a visit of it may start as far as the queue is concerned."""
         settings = self.settings
-        if self.paused or (settings.slots is not None and self.running >= settings.slots):
+        if (
+            self.paused
+            or self.halted
+            or (settings.slots is not None and self.running >= settings.slots)
+        ):
             return math.inf
         if settings.endpoint is not None and not settings.endpoint.has_room:
             return math.inf  # it is away, or coming back

@@ -12,6 +12,7 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
 from mainspring import clock, crash_points
 from mainspring.kernel.outcome import Expired, Outcome
@@ -28,6 +29,14 @@ from mainspring.kernel.visit import Run, Tokens, Visit
 log = logging.getLogger("mainspring")
 
 
+class Judge(Protocol):
+    """Who is told of runs that have ended, while any queue has a breaker."""
+
+    on: bool
+
+    def ended(self, runs: Sequence[Run]) -> None: ...
+
+
 class Runner:
     """All slots of a worker."""
 
@@ -41,6 +50,7 @@ class Runner:
         finished: Callable[[Sequence[Run]], None],
         wants_more: Callable[[], None],
         left: Callable[[Visit], None],
+        judge: Judge | None = None,
     ) -> None:
         self.owned = owned
         self.buffer = buffer
@@ -50,6 +60,7 @@ class Runner:
         self._hold = hold
         self._finished = finished
         self._wants_more = wants_more
+        self._judge = judge  # what breakers are told of runs that have ended
         self._left = left  # told of each visit that is due and no longer in hand
         self._tokens = Tokens()
         self._idle: list[asyncio.Future[None]] = []  # slots that wait for a visit
@@ -242,7 +253,7 @@ class Runner:
                 try:
                     outcome = begin(run)
                 except BaseException as error:
-                    outcome = outcome_of_error(run, error, is_closing=self._closing)
+                    outcome = self._outcome_of_error(run, error)
                 if isinstance(outcome, Suspended):
                     return run, outcome
                 if outcome is None:
@@ -274,7 +285,7 @@ class Runner:
         try:
             outcome = await suspended
         except BaseException as error:
-            outcome = outcome_of_error(run, error, is_closing=self._closing)
+            outcome = self._outcome_of_error(run, error)
         else:
             if run.stopped is not None:
                 outcome = told_to_end(run, outcome)
@@ -316,6 +327,8 @@ class Runner:
         told = [r for r in runs if self._says_ends or isinstance(r.outcome, run_log.FAILED)]
         if told:
             run_log.ended(told, str(self.owned.worker_id))
+        if (judge := self._judge) is not None and judge.on:
+            judge.ended(runs)
         self._finished(runs)
 
     def _free_place(self, run: Run) -> None:
@@ -340,6 +353,13 @@ class Runner:
         else:
             self._drop_run(run, self._tuning.hold_again)
         return held
+
+    def _outcome_of_error(self, run: Run, error: BaseException) -> Outcome | None:
+        """What an exception means; None: the run counts for nothing."""
+        outcome = outcome_of_error(run, error, is_closing=self._closing)
+        if run.rest is not None and self._judge is not None:
+            self._judge.on = True  # its breaker opens, though its queue may declare none
+        return outcome
 
     def _tried(self, run: Run) -> None:
         """This run, at its end or when it has lasted long, lets others try that waited for it."""

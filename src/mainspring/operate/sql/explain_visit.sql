@@ -33,7 +33,11 @@ select v.queue, v.key, v.id, v.grp, v.priority, v.shard, v.due_at, v.attempt, v.
     cross join lateral jsonb_array_elements(w.hanging) r
     where w.hanging <> '[]' and r ->> 'queue' = v.queue and r ->> 'key' = v.key) as hanging,
   (select json_agg(e)::text from jsonb_array_elements(o.away) e
-    where o.away <> '[]' and e -> 'queues' @> to_jsonb(v.queue::text)) as away
+    where o.away <> '[]' and e -> 'queues' @> to_jsonb(v.queue::text)) as away,
+  (select json_agg(json_build_object('queue', b.queue, 'group', nullif(b.grp, ''), 'opened_at', b.opened_at, 'until', b.until,
+      'is_open', b.until > mainspring.now(), 'at_once', b.at_once, 'failures', b.failures, 'reason', b.reason) order by b.grp)::text
+    from mainspring.breaker b
+    where b.queue = v.queue and b.grp in ('', v.grp) and b.opened_at is not null) as breakers
 from mainspring.visit v
 left join mainspring.queue q on q.name = v.queue
 left join mainspring.worker h on h.id = v.holder

@@ -30,6 +30,7 @@ _ENQUEUED_ONLY = (
     "concurrency",
     "group_rate",
     "group_concurrency",
+    "breaker",
     "searchable",
     "hold_after",
     "crash_limit",

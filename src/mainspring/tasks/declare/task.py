@@ -29,7 +29,7 @@ from mainspring.errors import (
     NoDecider,
     PayloadTooLarge,
 )
-from mainspring.kernel import DEFAULT_PRIORITY, RetryPolicy
+from mainspring.kernel import DEFAULT_PRIORITY, Breaker, RetryPolicy
 from mainspring.tasks.declare.calls import Maps
 from mainspring.tasks.declare.habits import VERBS, verb_hint
 from mainspring.tasks.declare.handle import Handle
@@ -64,6 +64,7 @@ class TaskSettings:
     rate: float | None = None
     group_concurrency: int | None = None
     group_rate: float | None = None
+    breaker: Breaker | None = None
     searchable: tuple[str, ...] = ()
     unique: Unique | None = None
     cron: str | Sequence[str] | None = None
@@ -84,6 +85,11 @@ class TaskSettings:
     memory_max: int | None = None  # bytes that its helper may have
 
     def __post_init__(self) -> None:
+        if self.remote and self.breaker is not None:
+            raise InvalidTask(
+                f"task {self.name!r}: a breaker counts runs of workers, and those of a remote task are "
+                "pulled by an actor elsewhere: leave breaker= out"
+            )
         if self.cron is not None and not isinstance(self.cron, str):
             if not isinstance(self.cron, Iterable):
                 raise InvalidTask(

@@ -33,6 +33,7 @@ def queue_settings(task: Task[..., object], handler: Handler) -> QueueSettings:
         rate=s.rate,
         group_concurrency=s.group_concurrency,
         group_rate=s.group_rate,
+        breaker=s.breaker,
         searchable=s.searchable,
         unique=None if (u := s.unique) is None else u.spec(task.signature.defaults(tuple(u.by))),
         holds_keyed=True,

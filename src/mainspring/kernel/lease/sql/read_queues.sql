@@ -1,7 +1,16 @@
--- Settings of the pool's queues as they stand: operators may change them at any time.
-select name, pool, extract(epoch from hold_after)::double precision as hold_after,
-  extract(epoch from work_timeout)::double precision as work_timeout, concurrency, rate, group_concurrency,
-  group_rate, paused_at is not null and (paused_until is null or paused_until > mainspring.now()) as paused,
-  extract(epoch from paused_until - mainspring.now())::double precision as resumes_in, policy::text as policy
-from mainspring.queue
-where name = any(%(queues)s::text[])
+-- Settings of the pool's queues as they stand: operators may change them at any time. A queue whose breaker is open counts as paused;
+-- one whose breaker is tried has that limit. `breakers`: its own if it counts, and those of groups that are not closed (JSON).
+select q.name, q.pool, extract(epoch from q.hold_after)::double precision as hold_after,
+  extract(epoch from q.work_timeout)::double precision as work_timeout, least(q.concurrency, b.at_once) as concurrency, q.rate,
+  q.group_concurrency, q.group_rate,
+  q.paused_at is not null and (q.paused_until is null or q.paused_until > mainspring.now())
+    or coalesce(b.until > mainspring.now(), false) as paused,
+  case when q.paused_at is null or q.paused_until is not null then
+    extract(epoch from greatest(q.paused_until, b.until) - mainspring.now())::double precision end as resumes_in,
+  q.policy::text as policy, q.breaker_failures,
+  (select json_agg(json_build_array(r.grp, r.failures, r.opened_at is not null, extract(epoch from r.until - mainspring.now()), r.at_once))
+    from mainspring.breaker r
+    where r.queue = q.name and (r.opened_at is not null or r.grp = ''))::text as breakers
+from mainspring.queue q
+left join mainspring.breaker b on b.queue = q.name and b.grp = '' and b.opened_at is not null
+where q.name = any(%(queues)s::text[])

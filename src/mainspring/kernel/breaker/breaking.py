@@ -1,0 +1,260 @@
+"""Tells the database of runs that failed, or succeeded while their breaker counts.
+
+What goes well writes nothing. A worker that has seen the last failure that a breaker waits for starts
+nothing more of it (it *halts*) until the database has said how things stand: so a trial is one run, and no
+failure more than it takes comes from this worker. Of one worker, in its event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from mainspring import clock
+from mainspring.db.shared import SharedLine
+from mainspring.db.sql import numbers
+from mainspring.endpoint import REASON_BYTES
+from mainspring.failure_text import clean_text
+from mainspring.kernel.limits.breaker import Count, Key, Tally, has_failed
+from mainspring.kernel.run.queue import QueueState
+from mainspring.kernel.statements import SQL
+from mainspring.kernel.tuning import DEFAULT, Tuning
+from mainspring.kernel.visit import Rest, Run
+
+log = logging.getLogger("mainspring")
+
+
+class Counted(NamedTuple):
+    """How a breaker stands after its failures were counted."""
+
+    queue: str
+    group: str
+    failures: int
+    is_open: bool
+    pg_notify: None
+
+
+class Row(NamedTuple):
+    """A breaker as the settings of its queue show it."""
+
+    group: str
+    failures: int
+    is_open: bool
+    left: float | None  # seconds until it is tried
+    at_once: int | None
+
+
+_rows = msgspec.json.Decoder(list[Row]).decode
+
+
+class Breaking:
+    """The breakers of one worker's queues."""
+
+    def __init__(
+        self,
+        line: SharedLine,
+        queues: Mapping[str, QueueState],
+        *,
+        look: Callable[[], None],
+        tuning: Tuning = DEFAULT,
+    ) -> None:
+        self._line = line
+        self._queues = queues
+        self._look = look  # the heart reads the settings now
+        self._tuning = tuning
+        self._tally = Tally()
+        self._telling: dict[Key, Count] = {}  # on their way
+        # Breakers that count or are not closed, as far as is known here: their failures. Of a group only
+        # its owner knows, unless it was opened.
+        self._known: dict[Key, int] = {}
+        self._open: set[Key] = set()  # of these
+        self._sending: asyncio.Task[None] | None = None
+        # Whether any run has to be looked at: no queue has a breaker otherwise.
+        self.on = any(queue.settings.breaker is not None for queue in queues.values())
+
+    # -- what runs come to
+
+    def ended(self, runs: Sequence[Run]) -> None:
+        """Runs have their outcomes."""
+        for run in runs:
+            failed = has_failed(run)
+            if run.rest is not None:
+                self._rest(run, run.rest)
+            elif failed is not None:
+                for key in self._concerned(run):
+                    self._count(key, run, failed=failed)
+        if self._tally and self._sending is None:
+            self._sending = asyncio.get_running_loop().create_task(self._send())
+
+    def _concerned(self, run: Run) -> Iterator[Key]:
+        """The breakers that count this run: its queue's or its group's, and any that is not closed."""
+        visit = run.visit
+        queue = self._queues[visit.queue]
+        per = "" if queue.breaker_failures is None else queue.breaks_per
+        whole = (visit.queue, "")
+        if per == "queue" or whole in self._known or whole in self._tally:
+            yield whole
+        if visit.group:
+            group = (visit.queue, visit.group)
+            if per == "group" or group in self._known or group in self._tally:
+                yield group
+
+    def _count(self, key: Key, run: Run, *, failed: bool) -> None:
+        if not failed and key not in self._known and key not in self._tally:
+            return  # all is well, and nobody has to know
+        reason = clean_text(run.outcome.error, REASON_BYTES).partition("\n")[0] if failed else ""
+        count = self._tally.of(key)
+        count.add(run.started, failed=failed, reason=reason)
+        limit = self._queues[key[0]].breaker_failures
+        if failed and (
+            key in self._open or (limit is not None and self._failures_of(key) >= limit)
+        ):
+            self._halt(key)
+
+    def _failures_of(self, key: Key) -> int:
+        """In a row, as far as is known here: in the database, on their way, and to be told."""
+        count, telling = self._tally.of(key), self._telling.get(key)
+        found = count.failures
+        if not count.succeeded and telling is not None:
+            found += telling.failures
+        if not count.succeeded and not (telling is not None and telling.succeeded):
+            found += self._known.get(key, 0)
+        return found
+
+    def _rest(self, run: Run, rest: Rest) -> None:
+        """The other side says when to come back."""
+        visit = run.visit
+        group = visit.group if rest.pauses == "group" else ""
+        if group is None:
+            return  # it has no group: only this call waits
+        key = (visit.queue, group)
+        self._tally.of(key).rests(run.started, rest)
+        self._halt(key)
+
+    def _halt(self, key: Key, reads: int | None = None) -> None:
+        queue, group = self._queues[key[0]], key[1]
+        if group:
+            queue.groups.halt(group, reads)
+        else:
+            queue.halt(reads)
+
+    def _is_halted(self, key: Key) -> bool:
+        queue, group = self._queues[key[0]], key[1]
+        return group in queue.groups.halted if group else bool(queue.halted)
+
+    # -- telling
+
+    async def _send(self) -> None:
+        try:
+            while self._tally:
+                taken = self._tally.take()
+                self._telling = dict(taken)
+                try:
+                    answers = await self._tell(taken)
+                except Exception as error:
+                    log.warning("breaker.waiting", extra={"error": str(error)})
+                    self._telling = {}
+                    self._tally.put_back(taken)
+                    await asyncio.sleep(self._tuning.breaker_again)
+                else:
+                    self._telling = {}
+                    self._answered(taken, answers)
+        finally:
+            self._sending = None
+
+    async def _tell(self, taken: Sequence[tuple[Key, Count]]) -> Sequence[Counted]:
+        bad = [(key, count) for key, count in taken if count.is_bad]
+        good = [(key, count) for key, count in taken if not count.is_bad]
+        answers: Sequence[Counted] = ()
+        async with self._line.use() as connection, connection.atomic():
+            if bad:
+                queues, groups = _split(bad)
+                await connection.run(SQL["make_breakers"], queues=queues, groups=groups)
+                answers = await connection.rows(
+                    SQL["count_failures"],
+                    Counted,
+                    queues=queues,
+                    groups=groups,
+                    counts=numbers([count.failures for _, count in bad]),
+                    anew=[count.succeeded for _, count in bad],
+                    began=numbers([count.failed_at for _, count in bad]),
+                    rests=numbers([count.rest for _, count in bad]),
+                    reasons=[count.reason for _, count in bad],
+                )
+            if good:
+                queues, groups = _split(good)
+                began = numbers([count.succeeded_at for _, count in good])
+                trusted = self._tuning.breaker_trusted
+                await connection.run(
+                    SQL["count_successes"],
+                    queues=queues,
+                    groups=groups,
+                    counts=numbers([count.successes for _, count in good]),
+                    began=began,
+                    trusted=trusted,
+                )
+        return answers
+
+    def _answered(self, taken: Sequence[tuple[Key, Count]], answers: Sequence[Counted]) -> None:
+        for key, count in taken:
+            if not count.is_bad and key not in self._open:
+                self._known.pop(key, None)
+        for answer in answers:
+            key = (answer.queue, answer.group)
+            self._known[key] = answer.failures
+            if answer.is_open:
+                self._open.add(key)
+                facts = {"queue": answer.queue, "group": answer.group or None}
+                log.warning("breaker.open", extra=facts)
+            # A read that is on its way may be older than this answer; the one after it is not.
+            if answer.is_open or self._is_halted(key):
+                self._halt(key, 2)
+                self._look()
+
+    # -- what the database says
+
+    def read(self, queue: QueueState, failures: int | None, breakers: str | None) -> bool:
+        """A queue's breakers as its settings show them. Whether its groups may have more room now."""
+        name = queue.name
+        queue.breaker_failures = failures
+        rows = [] if breakers is None else _rows(breakers)
+        if rows or failures is not None:
+            self.on = True
+        shown = {(name, row.group): row for row in rows}
+        for key in [key for key in self._open if key[0] == name and key not in shown]:
+            self._open.discard(key)
+            self._known.pop(key, None)
+        if (name, "") not in shown:
+            self._known.pop((name, ""), None)
+        for key, row in shown.items():
+            self._known[key] = row.failures
+            if row.is_open:
+                self._open.add(key)
+            else:
+                self._open.discard(key)
+        if queue.halted:
+            queue.halted_read()
+        now = clock.local()
+        shut = {
+            row.group: (now + (row.left or 0.0), row.at_once or 1)
+            for row in rows
+            if row.group and row.is_open
+        }
+        changed = queue.groups.shut_by_breakers(shut)
+        if queue.halted or queue.groups.halted:
+            self._look()  # until a read is surely newer than what is known here
+        return changed
+
+    async def close(self) -> None:
+        """Tell nothing more."""
+        if self._sending is not None:
+            self._sending.cancel()
+            await asyncio.gather(self._sending, return_exceptions=True)
+
+
+def _split(counts: Sequence[tuple[Key, Count]]) -> tuple[list[str], list[str]]:
+    return [key[0] for key, _ in counts], [key[1] for key, _ in counts]

@@ -1,0 +1,384 @@
+"""Breakers over several workers: opened by all of them together, tried with one run, grown, closed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import psycopg
+import pytest
+
+from mainspring.errors import RetryAfter
+from mainspring.kernel.limits.breaker import Breaker
+from mainspring.kernel.outcome import Done, Outcome
+from mainspring.kernel.retry import RetryPolicy
+from mainspring.kernel.settings import QueueSettings
+from mainspring.kernel.visit import Run
+from mainspring.kernel.worker import Worker
+from mainspring.testing import Clock, wait_until
+from visits import Visits, queue
+from workers import working
+
+SOON = RetryPolicy(attempts=1000, first=0.0, most=0.0)
+
+
+class Service:
+    """What the runs call: it is down, or up, and tells how it was called."""
+
+    def __init__(self) -> None:
+        self.fault: BaseException | None = ConnectionError("refused")
+        self.down: set[str | None] | None = None  # the groups for which it is; None: for all
+        self.calls: list[str | None] = []
+        self.running: Counter[str | None] = Counter()
+        self.most: Counter[str | None] = Counter()
+        self.gate: asyncio.Event | None = None  # runs wait here
+
+    async def __call__(self, run: Run) -> Outcome:
+        group = run.visit.group
+        self.calls.append(group)
+        self.running[group] += 1
+        self.most[group] = max(self.most[group], self.running[group])
+        try:
+            if self.gate is not None:
+                await self.gate.wait()
+            else:
+                await asyncio.sleep(0.005)
+            if self.fault is not None and (self.down is None or group in self.down):
+                raise self.fault
+            return Done()
+        finally:
+            self.running[group] -= 1
+
+
+@pytest.fixture
+def service() -> Service:
+    return Service()
+
+
+def guarded(service: Service, **settings: Any) -> QueueSettings:
+    given = {"breaker": Breaker(failures=5, pause=3600), "retry": SOON, "handler": service}
+    return queue(**given | settings)
+
+
+@asynccontextmanager
+async def two(url: str, ring: QueueSettings, **settings: Any) -> AsyncIterator[list[Worker]]:
+    async with working(url, ring, **settings) as one, working(url, ring, **settings) as other:
+        for worker in (one, other):
+            await wait_until(lambda worker=worker: worker.owned.shards)
+        yield [one, other]
+
+
+def breaker(visits: Visits, group: str = "") -> dict[str, Any] | None:
+    rows = visits.query(
+        "select *, until > mainspring.now() as is_open from mainspring.breaker where grp = %s",
+        group,
+    )
+    return rows[0] if rows else None
+
+
+def is_open(visits: Visits, group: str = "") -> bool:
+    row = breaker(visits, group)
+    return row is not None and row["opened_at"] is not None and row["is_open"]
+
+
+def left(visits: Visits) -> int:
+    return visits.value("select count(*) from mainspring.visit")
+
+
+def keys(count: int) -> list[str]:
+    return [f"key {n:03}" for n in range(count)]
+
+
+def names(group: str, count: int) -> list[str]:
+    return [f"{group} {n:03}" for n in range(count)]
+
+
+def paused(workers: list[Worker]) -> bool:
+    return all(
+        w.buffer.queues["ring"].paused and not w.buffer.queues["ring"].halted for w in workers
+    )
+
+
+async def test_failures_in_a_row_of_all_workers_stop_the_queue(
+    visits: Visits, database_url: str, service: Service
+) -> None:
+    """T13: five, whichever of the workers sees them; but for what was under way nothing more is tried."""
+    async with two(database_url, guarded(service), concurrency=1) as workers:
+        visits.offer(*keys(40))
+        await wait_until(lambda: is_open(visits))
+        await wait_until(lambda: paused(workers))
+        tried = len(service.calls)
+        # Those that fail within the same round trip are not known to the other worker yet.
+        assert 5 <= tried <= 10
+        await asyncio.sleep(0.2)
+        assert len(service.calls) == tried
+    row = breaker(visits)
+    assert row is not None
+    assert row["reason"] == "ConnectionError: refused"
+
+
+async def test_one_run_of_all_workers_is_tried_and_a_failure_opens_it_again(
+    visits: Visits, database_url: str, service: Service, clock: Clock
+) -> None:
+    """T13: one trial, not one in each worker."""
+    async with two(database_url, guarded(service)) as workers:
+        visits.offer(*keys(40))
+        await wait_until(lambda: is_open(visits))
+        await wait_until(lambda: paused(workers))
+        await wait_until(lambda: not service.running.total())
+        for _ in range(2):
+            tried = len(service.calls)
+            await clock.advance(3601)
+            await wait_until(lambda tried=tried: len(service.calls) > tried)
+            await wait_until(lambda: is_open(visits))
+            await wait_until(lambda: paused(workers))
+            assert len(service.calls) == tried + 1
+    assert left(visits) == 40
+
+
+async def test_each_success_lets_twice_as_many_run_until_it_is_closed(
+    visits: Visits, database_url: str, service: Service, clock: Clock
+) -> None:
+    """T13: all of it is done in the end, and no row is left."""
+    async with two(database_url, guarded(service)) as workers:
+        visits.offer(*keys(200))
+        await wait_until(lambda: is_open(visits))
+        await wait_until(lambda: paused(workers))
+        await wait_until(lambda: not service.running.total())
+        service.fault = None
+        service.gate = asyncio.Event()
+        service.most.clear()
+        await clock.advance(3601)
+        await wait_until(lambda: service.running.total() == 1)
+        row = breaker(visits)
+        assert row is not None
+        assert (row["at_once"], row["is_open"]) == (1, False)
+        service.gate.set()
+        service.gate = None
+        await wait_until(lambda: left(visits) == 0, 20)
+        await wait_until(lambda: breaker(visits) is None)
+    assert service.most.total() > 4
+
+
+async def test_a_success_begins_the_count_anew(
+    visits: Visits, database_url: str, service: Service
+) -> None:
+    ring = guarded(service, breaker=Breaker(failures=3, pause=3600))
+    async with working(database_url, ring, concurrency=1):
+        for n in range(4):
+            service.fault = ConnectionError("refused")
+            tried = len(service.calls)
+            visits.offer(f"key {n}")
+            await wait_until(lambda tried=tried: len(service.calls) == tried + 2)
+            service.fault = None
+            await wait_until(lambda: left(visits) == 0)
+        await wait_until(lambda: breaker(visits) is None)
+
+
+async def test_failures_that_are_far_apart_are_not_in_a_row(
+    visits: Visits, database_url: str, service: Service, clock: Clock
+) -> None:
+    ring = guarded(
+        service, retry=RetryPolicy(attempts=1), breaker=Breaker(failures=2, pause=3600, within=60)
+    )
+    async with working(database_url, ring):
+        for n in range(3):
+            visits.offer(f"key {n}")
+            await wait_until(lambda n=n: len(service.calls) == n + 1)
+            await wait_until(lambda: (breaker(visits) or {}).get("failures") == 1)
+            await clock.advance(61)
+        visits.offer("key 3", "key 4")
+        await wait_until(lambda: is_open(visits))
+
+
+async def test_errors_that_say_nothing_of_the_service_do_not_count(
+    visits: Visits, database_url: str, service: Service
+) -> None:
+    """A payload that cannot be charged is no reason to stop charging."""
+    service.fault = ValueError("no such currency")
+    ring = guarded(
+        service,
+        retry=RetryPolicy(attempts=1),
+        breaker=Breaker(failures=2, pause=3600, on=(ConnectionError, TimeoutError)),
+    )
+    async with working(database_url, ring):
+        visits.offer(*keys(10))
+        await wait_until(
+            lambda: (
+                len(visits.query("select 1 from mainspring.visit where parked_at is not null"))
+                == 10
+            )
+        )
+        assert breaker(visits) is None
+        service.fault = ConnectionError("refused")
+        visits.offer("a", "b")
+        await wait_until(lambda: is_open(visits))
+    row = breaker(visits)
+    assert row is not None
+    assert row["failures"] == 2
+
+
+async def test_what_goes_well_writes_nothing(
+    visits: Visits, database_url: str, service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    """T13: a breaker costs a task that succeeds no statement."""
+
+    def waits() -> bool:
+        return any("breaker.waiting" in message for message in caplog.messages)
+
+    service.fault = None
+    visits.query(
+        "create function refuse() returns trigger language plpgsql as"
+        " $$begin raise 'a breaker was written'; end$$"
+    )
+    visits.query(
+        "create trigger refuse before insert or update or delete on mainspring.breaker"
+        " for each statement execute function refuse()"
+    )
+    async with two(database_url, guarded(service)):
+        visits.offer(*keys(100))
+        await wait_until(lambda: left(visits) == 0)
+        assert not waits()
+        service.fault = ConnectionError("refused")
+        visits.offer("a")
+        await wait_until(waits)
+
+
+async def test_a_group_that_fails_stops_alone(
+    visits: Visits, database_url: str, service: Service, clock: Clock
+) -> None:
+    """T13: a tenant whose system is down keeps no other tenant back; one run of it is tried."""
+
+    service.down = {"a"}
+    ring = guarded(service, breaker=Breaker(failures=3, pause=3600, per="group"))
+    async with two(database_url, ring, concurrency=4) as workers:
+        visits.offer(*names("a", 30), group="a")
+        visits.offer(*names("b", 30), group="b")
+        await wait_until(lambda: is_open(visits, "a"))
+        await wait_until(lambda: left(visits) == 30)
+        assert breaker(visits) is None
+        assert not any(w.buffer.queues["ring"].paused for w in workers)
+        await wait_until(lambda: not any(w.buffer.queues["ring"].groups.halted for w in workers))
+
+        tried = service.calls.count("a")
+        await clock.advance(3601)
+        await wait_until(lambda: service.calls.count("a") == tried + 1)
+        await wait_until(lambda: is_open(visits, "a"))
+        await wait_until(lambda: not any(w.buffer.queues["ring"].groups.halted for w in workers))
+        assert service.calls.count("a") == tried + 1
+
+        service.down = set()
+        await clock.advance(3601)
+        await wait_until(lambda: left(visits) == 0, 20)
+        await wait_until(lambda: breaker(visits, "a") is None)
+
+
+@pytest.mark.parametrize("scope", ["queue", "group"])
+async def test_a_retry_after_can_hold_for_the_queue_or_the_group(
+    visits: Visits, database_url: str, service: Service, clock: Clock, scope: str
+) -> None:
+    """T13: what the service says to one call is heard by all, in every worker; no attempt is counted."""
+    service.fault = RetryAfter(3600, "the API asks for it", pauses=scope)  # type: ignore[arg-type]
+    ring = guarded(service, breaker=None)
+    async with two(database_url, ring, concurrency=2) as workers:
+        visits.offer(*names("a", 10), group="a")
+        group = "" if scope == "queue" else "a"
+        await wait_until(lambda: is_open(visits, group))
+        await wait_until(lambda: not service.running.total())
+        if scope == "queue":
+            await wait_until(lambda: paused(workers))
+        else:
+            await wait_until(lambda: any(w.buffer.queues["ring"].groups.shut for w in workers))
+        tried = len(service.calls)
+        assert tried <= 4
+        service.fault = None
+        visits.offer(*names("b", 5), group="b")
+        if scope == "group":
+            await wait_until(lambda: left(visits) == 10)
+        await asyncio.sleep(0.1)
+        assert service.calls.count("a") == tried
+
+        await clock.advance(3601)
+        await wait_until(lambda: left(visits) == 0, 20)
+        await wait_until(lambda: breaker(visits, group) is None)
+    assert {row["attempt"] for row in visits.query("select attempt from mainspring.history")} == {1}
+
+
+async def test_nothing_starts_while_the_database_cannot_be_told(
+    visits: Visits, database_url: str, service: Service
+) -> None:
+    """T13: the failures are not lost: they are told when somebody listens again."""
+    ring = guarded(service, breaker=Breaker(failures=3, pause=3600))
+    async with working(database_url, ring, concurrency=1) as worker:
+        with psycopg.connect(database_url) as other:
+            other.execute("lock table mainspring.breaker in exclusive mode")
+            visits.offer(*keys(20))
+            await wait_until(lambda: worker.buffer.queues["ring"].halted > 0)
+            tried = len(service.calls)
+            assert tried == 3
+            await asyncio.sleep(0.4)  # the first try has failed by then
+            assert len(service.calls) == tried
+        await wait_until(lambda: is_open(visits), 10)
+    assert len(service.calls) == 3
+
+
+async def test_a_worker_that_comes_while_it_is_open_starts_nothing(
+    visits: Visits, database_url: str, service: Service
+) -> None:
+    """T13: whoever saw the failures may be gone."""
+    ring = guarded(service)
+    async with working(database_url, ring):
+        visits.offer(*keys(10))
+        await wait_until(lambda: is_open(visits))
+    tried = len(service.calls)
+    async with working(database_url, ring) as worker:
+        assert worker.buffer.queues["ring"].paused
+        await asyncio.sleep(0.2)
+    assert len(service.calls) == tried
+
+
+async def test_a_failure_of_a_run_that_began_before_is_not_heard_while_it_is_tried(
+    visits: Visits, database_url: str, service: Service, clock: Clock
+) -> None:
+    """T13: a slow call of before says nothing about how things stand now."""
+    slow = asyncio.Event()
+
+    async def call(run: Run) -> Outcome:
+        if run.visit.key == "slow" and not slow.is_set():
+            await slow.wait()
+            raise TimeoutError("at last")
+        return await service(run)
+
+    async with working(database_url, guarded(service, handler=call), lease=60.0) as worker:
+        visits.offer("slow")
+        await wait_until(lambda: worker.buffer.queues["ring"].running == 1)
+        visits.offer(*keys(20))
+        await wait_until(lambda: is_open(visits))
+        await wait_until(lambda: paused([worker]))
+        await wait_until(lambda: not service.running.total())
+        service.fault, service.gate = None, asyncio.Event()
+        await clock.advance(3601)
+        await wait_until(lambda: not is_open(visits))
+        slow.set()
+        await wait_until(lambda: service.running.total() == 1)
+        assert not is_open(visits)
+        service.gate.set()
+        service.gate = None
+        await wait_until(lambda: breaker(visits) is None, 20)
+
+
+async def test_the_plans_of_counting_ride_the_primary_key(visits: Visits) -> None:
+    """Also among many breakers."""
+    visits.query(
+        "insert into mainspring.breaker (queue, grp, failures) select 'ring', 'g' || n, 1"
+        " from generate_series(1, 20000) n"
+    )
+    visits.query("analyze mainspring.breaker")
+    plan = visits.query(
+        "explain select b.failures from mainspring.breaker b"
+        " join unnest(array['ring'], array['g7']) as g(queue, grp) on g.queue = b.queue and g.grp = b.grp"
+    )
+    assert any("breaker_pkey" in line for row in plan for line in row.values())
