@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from mainspring.errors import InvalidSetting
 from mainspring.kernel.outcome import Again, Done, Failed, Parked, Retry
@@ -86,6 +86,14 @@ class Breaker:
             "breaker_pause": self.pause,
             "breaker_within": self.within,
         }
+
+
+class Judge(Protocol):
+    """Who is told of runs that have ended, while any queue has a breaker."""
+
+    on: bool
+
+    def ended(self, runs: Sequence[Run]) -> None: ...
 
 
 def has_failed(run: Run) -> bool | None:

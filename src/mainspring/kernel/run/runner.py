@@ -12,9 +12,9 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
 
 from mainspring import clock, crash_points
+from mainspring.kernel.limits.breaker import Judge
 from mainspring.kernel.outcome import Expired, Outcome
 from mainspring.kernel.owned import Owned
 from mainspring.kernel.retry import outcome_of_error, told_to_end
@@ -27,14 +27,6 @@ from mainspring.kernel.run.suspended import Suspended, running
 from mainspring.kernel.visit import Run, Tokens, Visit
 
 log = logging.getLogger("mainspring")
-
-
-class Judge(Protocol):
-    """Who is told of runs that have ended, while any queue has a breaker."""
-
-    on: bool
-
-    def ended(self, runs: Sequence[Run]) -> None: ...
 
 
 class Runner:
