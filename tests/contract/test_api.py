@@ -14,6 +14,7 @@ from mainspring.crash_points import STEPS
 def test_the_names_of_the_package() -> None:
     assert mainspring.__all__ == [
         "AlreadyEnqueued",
+        "Breaker",
         "Change",
         "Codec",
         "Context",

@@ -12,7 +12,7 @@ from mainspring import clock
 from mainspring.errors import InvalidSetting, RetryAfter
 from mainspring.failure_text import describe
 from mainspring.kernel.outcome import Cancelled, Done, Outcome, Parked, Postponed, Retry
-from mainspring.kernel.visit import Rest, Run, instant
+from mainspring.kernel.visit import Respite, Run, instant
 
 LONGEST_DELAY = 315_360_000.0  # ten years: what is added to a time must still be one
 STEEPEST = 1000.0
@@ -111,11 +111,11 @@ def outcome_of_error(run: Run, error: BaseException, *, is_closing: bool = False
         error = TimeoutError(f"ran longer than its timeout of {run.settings.timeout:g} s")
     breaker = run.settings.breaker
     if breaker is not None and not breaker.counts(error):
-        run.spared = True
+        run.spare()
     if isinstance(error, RetryAfter):
         now = instant(run.started + clock.local() - run.began)
         if error.pauses is not None:
-            run.rest = Rest(error.seconds(now), error.pauses, describe(error)[1])
+            run.respite(Respite(error.seconds(now), error.pauses, describe(error)[1]))
     if isinstance(error, RetryAfter) and not error.counts:
         return Postponed(after=error.seconds(now), error=describe(error)[1])
     return judge(run.settings.retry, failures=run.visit.attempt + 1, error=error)

@@ -69,7 +69,7 @@ class StopFlag(threading.Event):
         return self.is_set()
 
 
-class Rest(NamedTuple):
+class Respite(NamedTuple):
     """A run was told by the other side when to come back, and for whom that holds: 'queue' or 'group'."""
 
     seconds: float
@@ -110,11 +110,19 @@ class Run(msgspec.Struct, eq=False):
     # Its failure does not count for its queue's breaker.
     spared: bool = False
     # The other side said when to come back, and for whom that holds (limits/breaker.py).
-    rest: Rest | None = None
+    rest: Respite | None = None
     # The server would not store its outcome; a plain failure took its place.
     refused: bool = False
     # Its visit's row no longer lay where it was read when it was to be settled there.
     strayed: bool = False
+
+    def spare(self) -> None:
+        """Its failure does not count for its queue's breaker."""
+        self.spared = True
+
+    def respite(self, rest: Respite) -> None:
+        """The other side said when to come back."""
+        self.rest = rest
 
     def hold(self) -> None:
         """Its row says that this run has it."""

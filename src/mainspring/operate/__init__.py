@@ -1,6 +1,7 @@
 """What an operator asks and orders, above the kernel's door.
 
 audit.py       what was ordered, by whom, by which door
+breakers.py    breakers that are not closed; opens and closes them
 calls.py       live calls of tasks by a filter
 doctor.py      looks at the server, the schema and the tables, and says what is wrong
 history.py     searches past runs by queue, key, time, outcome, error and payload field

@@ -23,7 +23,7 @@ from mainspring.kernel.limits.breaker import Count, Key, Tally, has_failed
 from mainspring.kernel.run.queue import QueueState
 from mainspring.kernel.statements import SQL
 from mainspring.kernel.tuning import DEFAULT, Tuning
-from mainspring.kernel.visit import Rest, Run
+from mainspring.kernel.visit import Respite, Run
 
 log = logging.getLogger("mainspring")
 
@@ -76,6 +76,10 @@ class Breaking:
         # Whether any run has to be looked at: no queue has a breaker otherwise.
         self.on = any(queue.settings.breaker is not None for queue in queues.values())
 
+    def begin(self) -> None:
+        """Every run has to be looked at from now on."""
+        self.on = True
+
     # -- what runs come to
 
     def ended(self, runs: Sequence[Run]) -> None:
@@ -125,7 +129,7 @@ class Breaking:
             found += self._known.get(key, 0)
         return found
 
-    def _rest(self, run: Run, rest: Rest) -> None:
+    def _rest(self, run: Run, rest: Respite) -> None:
         """The other side says when to come back."""
         visit = run.visit
         group = visit.group if rest.pauses == "group" else ""
@@ -220,7 +224,7 @@ class Breaking:
     def read(self, queue: QueueState, failures: int | None, breakers: str | None) -> bool:
         """A queue's breakers as its settings show them. Whether its groups may have more room now."""
         name = queue.name
-        queue.breaker_failures = failures
+        queue.break_after(failures)
         rows = [] if breakers is None else _rows(breakers)
         if rows or failures is not None:
             self.on = True

@@ -13,7 +13,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from mainspring.errors import InvalidSetting
 from mainspring.kernel.outcome import Again, Done, Failed, Parked, Retry
-from mainspring.kernel.visit import Rest, Run
+from mainspring.kernel.visit import Respite, Run
 
 # Of which a breaker counts: a queue, and a group of it or '' for all of it.
 Key: TypeAlias = tuple[str, str]
@@ -91,9 +91,18 @@ class Breaker:
 class Judge(Protocol):
     """Who is told of runs that have ended, while any queue has a breaker."""
 
-    on: bool
+    @property
+    def on(self) -> bool:
+        """Whether any run has to be told of."""
+        ...
 
-    def ended(self, runs: Sequence[Run]) -> None: ...
+    def begin(self) -> None:
+        """Every run has to be told of from now on."""
+        ...
+
+    def ended(self, runs: Sequence[Run]) -> None:
+        """Runs have their outcomes."""
+        ...
 
 
 def has_failed(run: Run) -> bool | None:
@@ -127,7 +136,7 @@ class Count:
             self.successes += 1
             self.succeeded_at = max(self.succeeded_at, began)
 
-    def rests(self, began: float, rest: Rest) -> None:
+    def rests(self, began: float, rest: Respite) -> None:
         """A run was told when to come back."""
         self.rest = max(self.rest or 0.0, rest.seconds)
         self.failed_at, self.reason = max(self.failed_at, began), rest.reason

@@ -212,6 +212,10 @@ class QueueState:
         breaker = self.settings.breaker
         return "queue" if breaker is None else breaker.per
 
+    def break_after(self, failures: int | None) -> None:
+        """So many failures in a row stop it for a while; None: none do."""
+        self.breaker_failures = failures
+
     def halt(self, reads: int | None) -> None:
         """Start nothing until its settings were read so often; None: not before its breaker is told of."""
         self.halted = math.inf if reads is None else reads

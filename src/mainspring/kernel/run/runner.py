@@ -350,7 +350,7 @@ class Runner:
         """What an exception means; None: the run counts for nothing."""
         outcome = outcome_of_error(run, error, is_closing=self._closing)
         if run.rest is not None and self._judge is not None:
-            self._judge.on = True  # its breaker opens, though its queue may declare none
+            self._judge.begin()  # its breaker opens, though its queue may declare none
         return outcome
 
     def _tried(self, run: Run) -> None:

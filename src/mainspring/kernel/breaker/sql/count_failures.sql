@@ -35,4 +35,5 @@ noted as (
   where b.queue = j.queue and b.grp = j.grp
   returning b.queue, b.grp, b.failures, b.opened_at is not null as is_open, j.opens
 )
-select n.queue, n.grp, n.failures, n.is_open, case when n.opens then pg_notify('mainspring', 'settings') end from noted n
+select n.queue, n.grp as "group", n.failures, n.is_open, case when n.opens then pg_notify('mainspring', 'settings') end as pg_notify
+from noted n
