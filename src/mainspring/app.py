@@ -18,7 +18,7 @@ from mainspring.db.caller import Caller, SyncCaller
 from mainspring.db.database import Database, probe
 from mainspring.db.reconnecting import until_let_in
 from mainspring.db.schema import migrate
-from mainspring.declaring import Seconds, check_settings, in_seconds, name_of
+from mainspring.declaring import Seconds, as_names, check_settings, in_seconds, name_of
 from mainspring.entities.declare.dao import Dao
 from mainspring.entities.declare.ids import Codec
 from mainspring.entities.declare.kind_settings import Crawl, DocumentOptions, EntityOptions
@@ -71,7 +71,6 @@ from mainspring.tasks.declare.task import (
     Task,
     TaskDecorator,
     TaskSettings,
-    as_names,
     check_given,
 )
 from mainspring.tasks.declare.unique import Unique, UniquePolicy, as_unique
@@ -119,13 +118,13 @@ class Mainspring(DatabaseHost, Advancing):
         self.default_pool = pool
         self.tasks: dict[str, Task[..., object]] = {}
         self.hooks = Hooks()
-        self._enqueuer = Enqueuer(self.pools, self.tasks, self.hooks)
+        self.registry = Registry(self)
+        self._enqueuer = Enqueuer(self.pools, self.tasks, self.hooks, self.registry.former)
         self.kinds: dict[str, AnyKind] = {}
         self.reactive_tasks: dict[str, ReactiveTask] = {}
         self.params: dict[str, AnyParam] = {}
         self._nested_triggers = nested_triggers
         self.reactive_pools: dict[str, PoolSettings] = {}
-        self.registry = Registry(self)
         self.schedules = Schedules(self)
         self.layers: list[MakeLayer] = []
         self.sources: dict[str, RecordSource] = {}
@@ -155,6 +154,7 @@ class Mainspring(DatabaseHost, Advancing):
         self,
         *,
         name: str | None = None,
+        was: Iterable[str] = (),
         pool: str | None = None,
         priority: int = DEFAULT_PRIORITY,
         retry: RetryPolicy | None = None,
@@ -201,7 +201,7 @@ class Mainspring(DatabaseHost, Advancing):
         expect_within: Duration | None = None,
         first_run: str = "now",
         on_rewind: str = "report",
-        renamed_from: str | None = None,
+        was: Iterable[str] = (),
         retry: RetryPolicy | None = None,
         timeout: Seconds | None = None,
     ) -> Callable[[Callable[..., object]], ReactiveTask]: ...
@@ -210,6 +210,8 @@ class Mainspring(DatabaseHost, Advancing):
     ) -> object:
         """Declare a task. Works on async and plain functions (these run in threads).
 
+        `was`: former names of it; calls that wait or are parked under one are run, and schedules go with
+        it.
         `retry`: when and how often a failed run is repeated. `timeout`: seconds a run may take
         (this and the other times may be a timedelta too). `grace`: seconds to clean up for a run that
         is told to end.
@@ -236,7 +238,7 @@ class Mainspring(DatabaseHost, Advancing):
         params that it sets. `not_before`, `debounce`, `min_interval`: what holds a true trigger back.
         `expect_within`: reported when no success was recorded for so long. `first_run`: "now", or
         "baseline" (what is there counts as seen). `on_rewind`: "report", "rerun" or "hold".
-        `renamed_from`: takes over the state of that task.
+        `was`: takes over the state of the task of that name.
         """
         settings = self._in_pool(settings)
         if function is None:
@@ -272,6 +274,7 @@ class Mainspring(DatabaseHost, Advancing):
         if breaker is not None and not isinstance(breaker, Breaker):
             raise InvalidSetting(f"breaker must be a Breaker, got {breaker!r}")
         searchable = as_names("searchable", given.pop("searchable", None))
+        was = as_names("was", given.pop("was", None))
         check_given(name, given, REACTIVE_ONLY)
         unique = None if (wanted := given.pop("unique", None)) is None else as_unique(wanted)
         settings = TaskSettings(
@@ -286,6 +289,8 @@ class Mainspring(DatabaseHost, Advancing):
         queue_settings(task, never_run)  # refuses what is out of range now, not in the worker
         schedules(task)
         self.tasks[name] = task
+        for former in was:
+            self.registry.add_former(former, name)
         return task
 
     @overload
@@ -335,7 +340,7 @@ class Mainspring(DatabaseHost, Advancing):
         self,
         *,
         name: str | None = None,
-        aliases: Iterable[str] = (),
+        was: Iterable[str] = (),
         pool: str | None = None,
         priority: int = DEFAULT_PRIORITY,
         retry: RetryPolicy | None = None,
@@ -357,7 +362,7 @@ class Mainspring(DatabaseHost, Advancing):
 
         Tasks called in it are recorded and give promises; what it returns - a value or a promise - is
         the process's result. It runs once, to its end; there is no replay. `process_timeout`,
-        `idle_timeout` (seconds): when recovery looks at a process; neither ends it. `aliases`: former
+        `idle_timeout` (seconds): when recovery looks at a process; neither ends it. `was`: former
         names, under which running processes still have tasks. `crash_limit`: a run of the decider is
         parked after so many deaths of a worker that ran it.
         """
@@ -414,7 +419,7 @@ class Mainspring(DatabaseHost, Advancing):
     def find_task(self, name: str) -> Task[..., Any]:
         """The task of that name; an error that names the nearest otherwise."""
         try:
-            return self.tasks[name]
+            return self.tasks[self.registry.former.get(name, name)]
         except KeyError:
             raise UnknownTask(name, self.tasks) from None
 

@@ -56,3 +56,10 @@ def in_seconds(given: dict[str, Any]) -> None:
             name.endswith("timeout") or name in ("hold_after", "grace")
         ):
             given[name] = value.total_seconds()
+
+
+def as_names(setting: str, value: Iterable[str] | None) -> tuple[str, ...]:
+    """A setting that lists names; one text is not a list of its letters."""
+    if isinstance(value, str):
+        raise InvalidTask(f"{setting} must be a list of names, got a text; write [{value!r}]")
+    return () if value is None else tuple(value)

@@ -51,9 +51,11 @@ class Schedules:
 
     def declared(self) -> DeclaredSchedules:
         """What the code declares, and all that it could start."""
-        targets = {*self._host.tasks, *self._host.registry.types}
+        registry = self._host.registry
+        targets = {*self._host.tasks, *registry.types}
         found = [s for task in self._host.tasks.values() for s in schedules(task)]
-        return [*found, *(s for s in self._declared.values() if s.target in targets)], targets
+        found += [s for s in self._declared.values() if s.target in targets]
+        return DeclaredSchedules(found, targets, registry.former)
 
     def declare(self, name: str | None, call: AnyCall, settings: ScheduleSettings) -> None:
         """A schedule that each start of a worker makes true."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
 
 from mainspring.db.database import Database
 from mainspring.db.shared import Haste
@@ -16,8 +17,13 @@ from mainspring.jobs.ticking import recurring_queue
 from mainspring.jobs.upkeep import keep_up
 from mainspring.kernel import Layer, QueueSettings, WorkerPort, WorkerSettings
 
-# What the code declares, and the names of its tasks and process types.
-DeclaredSchedules: TypeAlias = tuple[Sequence[Schedule], Collection[str]]
+
+class DeclaredSchedules(NamedTuple):
+    """What the code declares, the names of its tasks and process types, and those that they had before."""
+
+    schedules: Sequence[Schedule] = ()
+    targets: Collection[str] = ()
+    former: Mapping[str, str] = MappingProxyType({})
 
 
 class JobLayer(Layer):
@@ -32,7 +38,7 @@ class JobLayer(Layer):
         worker: WorkerPort,
         layers: Sequence[Layer],
         settings: WorkerSettings,
-        declared: Callable[[], DeclaredSchedules] = lambda: ((), ()),
+        declared: Callable[[], DeclaredSchedules] = DeclaredSchedules,
     ) -> None:
         """`declared`: the schedules of the code, and all that they could start."""
         self._database = database
@@ -59,6 +65,12 @@ class JobLayer(Layer):
         line = self._worker.line()
         async with line.use() as connection, self._database.transaction(connection):
             await adopt(self._database, connection, self._pool)
-        schedules, targets = self._declared()
+        declared = self._declared()
         async with line.use() as connection, self._database.transaction(connection):
-            await sync_recurring(self._database, connection, schedules, targets=targets)
+            await sync_recurring(
+                self._database,
+                connection,
+                declared.schedules,
+                targets=declared.targets,
+                former=declared.former,
+            )

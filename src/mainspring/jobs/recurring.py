@@ -8,10 +8,11 @@ makes its ticks. ticking.py makes them. A changed line holds from its change on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
+from types import MappingProxyType
 from typing import NamedTuple
 
 from mainspring.db.database import Database
@@ -53,14 +54,21 @@ class TargetQueue(NamedTuple):
 
 
 async def sync_recurring(
-    database: Database, tx: Tx, declared: Sequence[Schedule], *, targets: Iterable[str]
+    database: Database,
+    tx: Tx,
+    declared: Sequence[Schedule],
+    *,
+    targets: Iterable[str],
+    former: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Make the schedules of these targets what the code declares, in the caller's transaction.
 
     One that is new or changed is offered, one that is no longer declared is removed. Schedules of
     targets that this code does not have are another application's, and are left alone; so are those that
-    were made at run time.
+    were made at run time. `former`: former names of targets, by name; their schedules go with them.
     """
+    if former:
+        await tx.run(SQL["rename_recurring"], olds=list(former), news=list(former.values()))
     kept = [schedule.name for schedule in declared]
     await tx.run(SQL["forget_recurring"], targets=list(targets), kept=kept)
     if not declared:

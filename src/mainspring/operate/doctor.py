@@ -340,7 +340,7 @@ def judge_status(status: Status) -> Iterator[Finding]:
     for queue in status.unserved[:UNSERVED]:
         waiting = queue.waits
         text = f"{waiting} in queue {queue.name!r}, which no worker knows"
-        remedy = "start a worker that declares it; if it was renamed, declare the old name too"
+        remedy = "start a worker that declares it; if it was renamed, say so: was=[the old name]"
         if queue.name.startswith(OWN):
             pool = queue.name.partition("@")[2] or DEFAULT_POOL
             text = f"{waiting} in {queue.name!r}, and no worker is in pool {pool!r}"

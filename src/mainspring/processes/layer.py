@@ -39,7 +39,7 @@ class ProcessLayer(Layer):
     def queues(self, pool: str) -> Sequence[QueueSettings]:
         types = self._registry.types
         queues = [process.settings.queue(never_run) for process in types.values()]
-        for former, name in self._registry.aliases.items():
+        for former, name in self._registry.former.items():
             if name in types:
                 known = types[name].settings.queue(never_run)
             else:
@@ -53,7 +53,7 @@ class ProcessLayer(Layer):
 
     def wrap(self, queue: QueueSettings) -> QueueSettings:
         """A task may be a step: its visits that belong to a process are run by what recorded them."""
-        name = self._registry.aliases.get(queue.name, queue.name)
+        name = self._registry.former.get(queue.name, queue.name)
         if queue.kind == REMOTE:
             return self.runtime.remote_queue(queue)
         if (process := self._registry.types.get(name)) is not None:

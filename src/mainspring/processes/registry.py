@@ -13,7 +13,7 @@ from mainspring.db.pool import AsyncPool, SyncPool
 from mainspring.db.shared import SharedLine
 from mainspring.db.sql import Steps
 from mainspring.db.tx import SyncTx
-from mainspring.declaring import check_settings, in_seconds, name_of
+from mainspring.declaring import as_names, check_settings, in_seconds, name_of
 from mainspring.errors import (
     DuplicateTask,
     InvalidProcess,
@@ -89,7 +89,7 @@ class Registry:
         self.types: dict[str, AnyProcess] = {}
         self.signals: dict[str, Signal[Any]] = {}
         self.versions = Versions()
-        self.aliases: dict[str, str] = {}  # former name of an actor -> its name
+        self.former: dict[str, str] = {}  # former name of an actor -> its name
         self.remote = Remote(self)
 
     @property
@@ -117,7 +117,9 @@ class Registry:
                 "give one of them another name"
             )
         check_priority(given.get("priority", DEFAULT_PRIORITY))
-        aliases = given.pop("aliases", ())
+        if "aliases" in given:
+            raise InvalidProcess(f"process {name!r}: aliases= is written was= now")
+        was = as_names("was", given.pop("was", None))
         retry = given.pop("retry", None) or RetryPolicy()
         if not isinstance(retry, RetryPolicy):
             raise InvalidSetting(f"retry must be a RetryPolicy, got {retry!r}")
@@ -128,8 +130,8 @@ class Registry:
         process: AnyProcess = Process(function, settings, signature, self)
         settings.queue(never_run)  # refuses what is out of range now, not in the worker
         self.types[name] = process
-        for alias in aliases:
-            self.add_alias(alias, name)
+        for former in was:
+            self.add_former(former, name)
         return process
 
     def declare_signal(self, name: str, kind: type[T]) -> Signal[T]:
@@ -144,19 +146,23 @@ class Registry:
             known = self.signals[name] = Signal(name, kind)
         return known
 
-    def add_alias(self, former: str, name: str) -> None:
-        """Serve the tasks that were recorded under a former name of an actor."""
+    def add_former(self, former: str, name: str) -> None:
+        """Serve what was enqueued or recorded under a former name of a task or a process."""
         if former in self.types or former in self._app.tasks:
             raise DuplicateTask(
-                f"{former!r} is given as a former name of {name!r} and is declared itself; "
-                "an alias is for a name that is gone"
+                f"was= of {name!r} names {former!r}, which is declared itself: a former name is one that "
+                "is gone"
             )
-        self.aliases[former] = name
+        if self.former.get(former, name) != name:
+            raise DuplicateTask(
+                f"was= of {name!r} names {former!r}, which was {self.former[former]!r} before"
+            )
+        self.former[former] = name
 
     def find(self, name: str) -> AnyProcess:
         """The process type of that name; an error that names the nearest otherwise."""
         try:
-            return self.types[name]
+            return self.types[self.former.get(name, name)]
         except KeyError:
             raise UnknownProcess(name, self.types) from None
 

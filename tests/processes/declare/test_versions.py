@@ -44,15 +44,15 @@ async def test_a_renamed_continuation_is_served_under_its_former_name(database_u
     await run_until_idle(old)
     new = application(database_url)
 
-    @new.process(name="conclude", aliases=["finish"])
+    @new.process(name="conclude", was=["finish"])
     def conclude(n: int) -> int:
         return n * 10
 
     await run_until_idle(new)
 
     assert await handle.result(5) == 30
-    with pytest.raises(DuplicateTask, match="an alias is for a name that is gone"):
-        new.process(name="other", aliases=["conclude"])(nothing)
+    with pytest.raises(DuplicateTask, match="a former name is one that is gone"):
+        new.process(name="other", was=["conclude"])(nothing)
     await stop(old)
     await stop(new)
 

@@ -343,7 +343,7 @@ async def test_a_renamed_task_takes_its_state_along(
     await app.advance(orders, day(1))
     await run_release(release(notes, daily=Delta(orders)))
 
-    await run_release(release(notes, nightly=dict(when=Delta(orders), renamed_from="daily")))
+    await run_release(release(notes, nightly=dict(when=Delta(orders), was=["daily"])))
 
     assert [task for task, _ in notes] == ["daily"]
     assert base.value("select array_agg(task) from mainspring.reactive_task") == ["nightly"]
@@ -395,7 +395,7 @@ async def test_a_renamed_task_waits_until_its_old_self_has_ended(
     await interrupted(release(), base, "daily", orders)
     seen = base.state("daily")["seen"]
 
-    later = release(notes, nightly=dict(when=Delta(orders), renamed_from="daily"))
+    later = release(notes, nightly=dict(when=Delta(orders), was=["daily"]))
     async with later:
         assert await later.reactive_apply() == ["nightly"]
         assert base.value("select array_agg(task) from mainspring.reactive_task") == ["daily"]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Any, Literal, overload
 
-from mainspring.declaring import check_settings
+from mainspring.declaring import as_names, check_settings
 from mainspring.errors import InvalidSetting, InvalidTask
 from mainspring.kernel import RetryPolicy
 from mainspring.reactive.decide.lint import Declared, check_task
@@ -49,9 +49,8 @@ REACTIVE_ONLY = (
     "expect_within",
     "first_run",
     "on_rewind",
-    "renamed_from",
 )
-_KNOWN = (*REACTIVE_ONLY, "when", "name", "nested", "pool", "priority", "retry", "timeout")
+_KNOWN = (*REACTIVE_ONLY, "when", "name", "was", "nested", "pool", "priority", "retry", "timeout")
 
 
 class Data:
@@ -97,6 +96,8 @@ def declare(
             raise InvalidSetting(
                 f"task {name!r} is started by its trigger: {setting}= is for tasks that are enqueued"
             )
+    if "renamed_from" in given:
+        raise InvalidSetting(f"task {name!r}: renamed_from= is written was= now, a list of names")
     check_settings(f"task {name!r}", given, _KNOWN)
     gates = make_gates(**{gate: given.pop(gate, None) for gate in _GATES})
     nested = given.pop("nested", True)
@@ -112,6 +113,7 @@ def declare(
         gates=gates,
         expect_within=within,
         backoff=backoff,
+        was=as_names("was", given.pop("was", None)),
         **given,
     )
     task = ReactiveTask(function, settings, asker)

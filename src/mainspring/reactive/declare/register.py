@@ -219,17 +219,19 @@ async def _register_page(
 
 async def _rename(tx: Tx, tasks: Sequence[ReactiveTask]) -> set[str]:
     """Move states to new names; returns those that must wait until their old task has ended."""
-    renamed = [(t.settings.renamed_from, t.name) for t in tasks if t.settings.renamed_from]
-    if not renamed:
-        return set()
-    waiting = await tx.rows(
-        SQL["rename_tasks"],
-        str,
-        olds=[old for old, _ in renamed],
-        tasks=[new for _, new in renamed],
-        turns=[token() for _ in renamed],
-    )
-    return set(waiting)
+    waiting: set[str] = set()
+    for number in range(max((len(t.settings.was) for t in tasks), default=0)):
+        renamed = [(t.settings.was[number], t.name) for t in tasks if t.settings.was[number:]]
+        waiting |= set(
+            await tx.rows(
+                SQL["rename_tasks"],
+                str,
+                olds=[old for old, _ in renamed],
+                tasks=[new for _, new in renamed],
+                turns=[token() for _ in renamed],
+            )
+        )
+    return waiting
 
 
 def _seconds(duration: timedelta | None) -> float | None:

@@ -38,7 +38,7 @@ class ReactiveSettings:
     expect_within: timedelta | None = None
     first_run: str = "now"
     on_rewind: str = "report"
-    renamed_from: str | None = None
+    was: tuple[str, ...] = ()
     timeout: float | None = None
     backoff: RetryPolicy = BACKOFF
 

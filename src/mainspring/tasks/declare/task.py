@@ -332,13 +332,6 @@ class TaskDecorator(Protocol):
     def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
 
 
-def as_names(setting: str, value: Iterable[str] | None) -> tuple[str, ...]:
-    """A setting that lists names; one text is not a list of its letters."""
-    if isinstance(value, str):
-        raise InvalidTask(f"{setting} must be a list of names, got a text; write [{value!r}]")
-    return () if value is None else tuple(value)
-
-
 def check_given(name: str, given: Mapping[str, object], triggered_only: Collection[str]) -> None:
     """Refuse settings that a task does not have, or has only with a trigger."""
     for setting in given:

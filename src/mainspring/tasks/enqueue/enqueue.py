@@ -199,9 +199,17 @@ def fresh_call(
 class Enqueuer:
     """Enqueues the calls of an application's tasks, and looks them up."""
 
-    def __init__(self, pools: Pools, tasks: Mapping[str, Task[..., object]], hooks: Hooks) -> None:
+    def __init__(
+        self,
+        pools: Pools,
+        tasks: Mapping[str, Task[..., object]],
+        hooks: Hooks,
+        former: Mapping[str, str],
+    ) -> None:
+        """`former`: former names of tasks, with those that they have."""
         self._pools = pools
         self._tasks = tasks
+        self._former = former
         self._hooks = hooks
 
     async def enqueue_call(self, call: Call[R], on: Caller | None) -> Handle[R]:
@@ -345,5 +353,6 @@ class Enqueuer:
         found = yield from first(SQL["look_up"], CallRow, **keys)
         if found is None:
             return CallState("unknown", None, None)
-        result = self._tasks[handle.task].signature.decode_result(found.result)
+        task = self._tasks[self._former.get(handle.task, handle.task)]
+        result = task.signature.decode_result(found.result)
         return CallState(found.state, result, found.error)
