@@ -151,6 +151,7 @@ async def test_a_plan_writes_nothing(plant: Mainspring, visit: Visit) -> None:
         "params.rewind": {"name": "raw.sales.loaded_to", "to": "2025-01-01T00:00:00+00:00"},
         "processes.restart": {"id": "o-1"},
         "operations.crawl": {"kind": "page"},
+        "operations.put_back": {"since": "2026-01-01T00:00Z"},
     }
     async with visit(plant) as client:
         for order in PLANNED.keys() - {"operations.resend"}:
