@@ -166,6 +166,8 @@ class Mainspring(DatabaseHost, Advancing):
         rate: float | None = None,
         group_concurrency: int | None = None,
         group_rate: float | None = None,
+        burst: int | None = None,
+        group_burst: int | None = None,
         breaker: Breaker | None = None,
         searchable: Iterable[str] | None = None,
         unique: Unique | UniquePolicy | None = None,
@@ -216,7 +218,8 @@ class Mainspring(DatabaseHost, Advancing):
         (this and the other times may be a timedelta too). `grace`: seconds to clean up for a run that
         is told to end.
         `concurrency`, `rate` (starts a second): limits over all workers; `group_concurrency`,
-        `group_rate`: the same for each group. `breaker`: a `Breaker` stops it for a while when runs fail
+        `group_rate`: the same for each group. `burst`, `group_burst`: how many may start at once after a
+        quiet time. `breaker`: a `Breaker` stops it for a while when runs fail
         in a row. `searchable`: arguments by which history is indexed.
         `unique`: what a call does whose key is taken, a policy or a `Unique(...)`.
         `cron`, `zone`: enqueued whenever the cron line (or one of several) says, with `cron_args`; see

@@ -84,6 +84,8 @@ def queue_row(queue: QueueLoad) -> tuple[object, ...]:
         "breaker after": queue.breaker_failures,
         "concurrency": queue.concurrency,
         "rate": queue.rate,
+        "burst": queue.burst,
+        "group burst": queue.group_burst,
         "group concurrency": queue.group_concurrency,
         "group rate": queue.group_rate,
         "full at" if queue.is_full else "waiting max": queue.waiting_max,
@@ -169,6 +171,10 @@ def limit(
     rate: Annotated[str | None, typer.Option(help="Starts a second, or 'none'.")] = None,
     group_concurrency: Annotated[str | None, typer.Option(help="The same per group.")] = None,
     group_rate: Annotated[str | None, typer.Option(help="The same per group.")] = None,
+    burst: Annotated[
+        str | None, typer.Option(help="Starts at once after a quiet time, or 'none'.")
+    ] = None,
+    group_burst: Annotated[str | None, typer.Option(help="The same per group.")] = None,
     waiting_max: Annotated[
         str | None,
         typer.Option(
@@ -190,6 +196,8 @@ def limit(
         "rate": rate,
         "group_concurrency": group_concurrency,
         "group_rate": group_rate,
+        "burst": burst,
+        "group_burst": group_burst,
         "waiting_max": waiting_max,
         "breaker_failures": breaker_failures,
         "breaker_pause": breaker_pause,

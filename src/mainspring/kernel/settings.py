@@ -127,6 +127,8 @@ class QueueSettings:
     rate: float | None = None
     group_concurrency: int | None = None
     group_rate: float | None = None
+    burst: int | None = None
+    group_burst: int | None = None
     breaker: Breaker | None = None
     searchable: tuple[str, ...] = ()
     unique: Mapping[str, object] | None = None  # what a call does whose key is taken (unique.sql)
@@ -168,6 +170,8 @@ class QueueSettings:
         for name, most in (
             ("concurrency", 1_000_000),
             ("group_concurrency", 1_000_000),
+            ("burst", 1_000_000),
+            ("group_burst", 1_000_000),
             ("slots", 10_000),
         ):
             value = getattr(self, name)
@@ -200,6 +204,10 @@ class QueueSettings:
         }
         if self.priority != DEFAULT_PRIORITY:
             declared["priority"] = self.priority
+        for name in ("burst", "group_burst"):
+            value = getattr(self, name)
+            if value is not None:
+                declared[name] = value
         if self.breaker is not None:
             declared |= self.breaker.declared()
         if self.unique is not None:

@@ -27,7 +27,7 @@ COUNT_MOST = 200_000
 BREAKER = ("breaker_failures", "breaker_pause")
 QUEUE_LIMITS = ("concurrency", "rate", "group_concurrency", "group_rate")
 REASON_BYTES = 400
-SET_BY_OPERATORS = (*QUEUE_LIMITS, "waiting_max", *BREAKER)
+SET_BY_OPERATORS = (*QUEUE_LIMITS, "burst", "group_burst", "waiting_max", *BREAKER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,8 @@ class QueueLoad:
     rate: float | None
     group_concurrency: int | None
     group_rate: float | None
+    burst: int | None
+    group_burst: int | None
     breaker_failures: int | None
     breaker_pause: float | None
     searchable: list[str] | None

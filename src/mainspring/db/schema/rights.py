@@ -145,7 +145,7 @@ def operator(role: str) -> str:
         f"grant select on all tables in schema mainspring to {name};\n"
         f"revoke select on mainspring.secret from {name};\n"
         "grant update (concurrency, rate, group_concurrency, group_rate, waiting_max, is_full, paused_at,"
-        " breaker_failures, breaker_pause, paused_until, pause_reason, changed_at)"
+        " burst, group_burst, breaker_failures, breaker_pause, paused_until, pause_reason, changed_at)"
         f" on mainspring.queue to {name};\n"
         f"grant insert, update, delete on mainspring.breaker to {name};\n"
         f"grant insert on mainspring.setting_change, mainspring.operation, mainspring.audit to {name};\n"

@@ -40,6 +40,7 @@ class QueueRow(NamedTuple):
     rate: float | None
     group_concurrency: int | None
     group_rate: float | None
+    group_burst: int | None
     paused: bool
     resumes_in: float | None  # seconds, as of the read; less than none: it has gone on
     policy: str
@@ -116,7 +117,12 @@ class LoopPort:
             paused = row.paused or row.pool != self._pool
             freed = self._breaking.read(queue, row.breaker_failures, row.breakers)
             queue.limit(paused=paused, concurrency=row.concurrency, rate=row.rate)
-            if queue.groups.limit(row.group_concurrency, row.group_rate, now) or freed:
+            if (
+                queue.groups.limit(
+                    row.group_concurrency, row.group_rate, now, burst=row.group_burst
+                )
+                or freed
+            ):
                 self.buffer.release_groups()
         self.buffer.release_turns()
         done = (
@@ -179,6 +185,7 @@ class LoopPort:
             return visit.shard not in mine or visit.shard in gone
 
         self.buffer.drop(unwanted, shards, by_queue)
+        self.buffer.own(shards, by_queue, clock.local())
         self.runner.suspects.drop(unwanted)
         self.owned.loop_looked(gone)
         self.reader.restart()

@@ -73,13 +73,21 @@ class Parts:
             if wants and limits.concurrency is not None:
                 most = fair_size(limits.concurrency, mine.size, others, had_turn=had_turn)
             # Shrink before grow: here and now, so that the commit may lend it to others.
-            running = self._give(queue, min(mine.size, most), min(mine.rate, part.rate))
+            least = min(mine.rate, part.rate)
+            running = self._give(queue, min(mine.size, most), least, burst=limits.burst_of(least))
             part = part._replace(size=max(part.size, min(mine.size, running)))
             if part != mine:
                 session.run(SQL["keep_part"], queue=queue.name, **part._asdict())
-        # A token that was left over from an earlier part is the others' by now.
-        anew = mine.rate == 0 and any(other.rate > 0 for other in others)
-        self._give(queue, min(part.size, most), part.rate, anew=anew)
+            alone = not any(other.rate > 0 for other in others)
+            if alone and (part.rate > 0) != (mine.rate > 0):
+                session.run(SQL["rest_rate"], queue=queue.name, rests=part.rate == 0)
+        # A token that was left over from an earlier part is the others' by now. Where nobody had any,
+        # it is known since when; but not if the last who had one died with it.
+        rested = None
+        if mine.rate == 0 and part.rate > 0:
+            rested = (limits.rested or 0.0) if alone else 0.0
+        burst = limits.burst_of(part.rate)
+        self._give(queue, min(part.size, most), part.rate, burst=burst, rested=rested)
         self._loop_port.fill_soon()
 
     def _had_turn(self, queue: str, size: int) -> bool:
@@ -90,8 +98,16 @@ class Parts:
         now = clock.local()
         return now - self._began_at.setdefault(queue, now) >= LEASE.parts_turn
 
-    def _give(self, queue: QueueState, size: int, rate: float, *, anew: bool = False) -> int:
+    def _give(
+        self,
+        queue: QueueState,
+        size: int,
+        rate: float,
+        *,
+        burst: float | None = None,
+        rested: float | None = None,
+    ) -> int:
         """Under the gate, so that no start goes by an older part; returns how many run."""
         with self._owned.gate:
-            queue.give_part(size, rate, clock.local(), anew=anew)
+            queue.give_part(size, rate, clock.local(), burst=burst, rested=rested)
             return queue.running

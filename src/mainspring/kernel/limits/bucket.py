@@ -16,23 +16,27 @@ from mainspring.kernel.tuning import DEFAULT
 
 
 class Bucket:
-    """Tokens that drip at a rate; a start takes one. Begins empty, holds a tenth of a second's worth."""
+    """Tokens that drip at a rate; a start takes one. Begins empty, unless it is known for how long nothing
+    was taken. Holds a tenth of a second's worth, or what `burst` says; one at least."""
 
-    __slots__ = ("_at", "_rate", "_tokens")
+    __slots__ = ("_at", "_burst", "_rate", "_tokens")
 
-    def __init__(self, rate: float, now: float) -> None:
+    def __init__(
+        self, rate: float, now: float, *, burst: float | None = None, rested: float = 0.0
+    ) -> None:
         self._rate = rate
-        self._tokens = 0.0
+        self._burst = burst
+        self._tokens = min(self._size(), rested * rate)
         self._at = now
 
     @property
     def rate(self) -> float:
         return self._rate
 
-    def change(self, rate: float, now: float) -> None:
+    def change(self, rate: float, now: float, *, burst: float | None = None) -> None:
         """Another rate from now on; what had dripped stays, up to the new size."""
         self._drip(now)
-        self._rate = rate
+        self._rate, self._burst = rate, burst
         self._tokens = min(self._tokens, self._size())
 
     def ready_at(self, now: float) -> float:
@@ -60,7 +64,8 @@ class Bucket:
         return min(self._size(), self._tokens + max(0.0, now - self._at) * self._rate)
 
     def _size(self) -> float:
-        return max(1.0, self._rate / DEFAULT.bucket_part)
+        held = self._rate / DEFAULT.bucket_part if self._burst is None else self._burst
+        return max(1.0, held)
 
 
 class Part(NamedTuple):
@@ -75,6 +80,12 @@ class Part(NamedTuple):
 class QueueLimits(NamedTuple):
     concurrency: int | None
     rate: float | None
+    burst: int | None = None
+    rested: float | None = None  # seconds since the last who had a part of the rate gave it back
+
+    def burst_of(self, rate: float) -> float | None:
+        """The part of the burst that goes with a part of the rate."""
+        return None if self.burst is None or not self.rate else self.burst * rate / self.rate
 
 
 def next_part(

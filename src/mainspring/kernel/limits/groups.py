@@ -49,6 +49,10 @@ class Groups:
         self._tuning = tuning
         self.concurrency: int | None = None
         self.rate: float | None = None
+        self.burst: int | None = None
+        # Since when starts of these shards' groups are counted here, and since when by this rate.
+        self._mine_since: dict[int, float] = {}
+        self._rated_since = 0.0
         # Runs of other workers that hold visits of a group in my shards, as of the last beat.
         self.foreign: dict[str, int] = {}
         self.by_name: dict[str, Group] = {}
@@ -71,14 +75,17 @@ class Groups:
         tuning = self._tuning
         return max(1, min(tuning.group_keeps, tuning.groups_keep // max(1, len(self.by_name))))
 
-    def limit(self, concurrency: int | None, rate: float | None, now: float) -> bool:
+    def limit(
+        self, concurrency: int | None, rate: float | None, now: float, *, burst: int | None = None
+    ) -> bool:
         """Set the limits; whether they changed."""
-        if (concurrency, rate) == (self.concurrency, self.rate):
+        if (concurrency, rate, burst) == (self.concurrency, self.rate, self.burst):
             return False
-        if rate != self.rate:
+        if (rate, burst) != (self.rate, self.burst):
+            self._rated_since = now
             for group in self:
-                group.bucket = None if rate is None else Bucket(rate, now)
-        self.concurrency, self.rate = concurrency, rate
+                group.bucket = None if rate is None else Bucket(rate, now, burst=burst)
+        self.concurrency, self.rate, self.burst = concurrency, rate, burst
         return True
 
     def halt(self, name: str, reads: int | None) -> None:
@@ -127,7 +134,9 @@ class Groups:
         if self.rate is None:
             return now
         if group.bucket is None:
-            group.bucket = Bucket(self.rate, now)
+            # Nothing was started since then, or its bucket would be here.
+            since = max(self._rated_since, self._mine_since.get(group.shard, now))
+            group.bucket = Bucket(self.rate, now, burst=self.burst, rested=max(0.0, now - since))
         ready_at = group.bucket.ready_at(now)
         if now < ready_at < math.inf:
             self._set_alarm(group, ready_at)
@@ -257,6 +266,14 @@ class Groups:
         for visit in visits:
             insort(group.kept, visit, key=_order)
         return self.release(group)
+
+    def own(self, shards: frozenset[int], now: float) -> None:
+        """These shards are mine: what others started of a shard that I had before is not known."""
+        known = self._mine_since
+        self._mine_since = {shard: known.get(shard, now) for shard in shards}
+        for group in self:
+            if group.shard not in known:
+                group.bucket = None
 
     def sift(self, keep: Callable[[list[Visit]], list[Visit]], shards: frozenset[int]) -> None:
         """Forget kept visits that are not wanted, and what groups of other shards left behind."""

@@ -287,6 +287,13 @@ class Buffer:
         waiting = [visit for queue in self.queues.values() for visit in queue.waiting]
         return any(map(wanted, [*waiting, *self.turns]))
 
+    def own(
+        self, shards: frozenset[int], by_queue: Mapping[str, frozenset[int]] | None, now: float
+    ) -> None:
+        """These shards are mine, as of now."""
+        for queue in self.queues.values():
+            queue.groups.own(by_queue[queue.name] if by_queue else shards, now)
+
     def drop(
         self,
         unwanted: Callable[[Visit], bool],

@@ -248,13 +248,22 @@ class QueueState:
         # One that is halted keeps what it has: another worker would take it for a trial of its own.
         return bool(self.halted) or (wants and not self.paused)
 
-    def give_part(self, size: int, rate: float, now: float, *, anew: bool = False) -> None:
-        """Its part of the limits from now on, without a token if `anew`. Called under the gate."""
+    def give_part(
+        self,
+        size: int,
+        rate: float,
+        now: float,
+        *,
+        burst: float | None = None,
+        rested: float | None = None,
+    ) -> None:
+        """Its part of the limits from now on. `rested`: the part of the rate is a new one, and nobody has
+        had any for so long. Called under the gate."""
         self.part = size
-        if self.bucket is None or anew:
-            self.bucket = Bucket(rate, now)
+        if self.bucket is None or rested is not None:
+            self.bucket = Bucket(rate, now, burst=burst, rested=rested or 0.0)
         else:
-            self.bucket.change(rate, now)
+            self.bucket.change(rate, now, burst=burst)
 
     def began(self) -> None:
         """A run of it."""

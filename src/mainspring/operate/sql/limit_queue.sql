@@ -6,7 +6,7 @@ with wish as (
 ),
 before as (
   select name, jsonb_build_object('concurrency', concurrency, 'rate', rate, 'group_concurrency', group_concurrency,
-    'group_rate', group_rate, 'waiting_max', waiting_max, 'breaker_failures', breaker_failures, 'breaker_pause', breaker_pause) as limits
+    'group_rate', group_rate, 'waiting_max', waiting_max, 'burst', burst, 'group_burst', group_burst, 'breaker_failures', breaker_failures, 'breaker_pause', breaker_pause) as limits
   from mainspring.queue
   where name = %(name)s::text
   for update
@@ -19,6 +19,8 @@ changed as (
       case when wish ? 'group_concurrency' then (wish ->> 'group_concurrency')::integer else q.group_concurrency end,
     group_rate = case when wish ? 'group_rate' then (wish ->> 'group_rate')::double precision else q.group_rate end,
     waiting_max = case when wish ? 'waiting_max' then (wish ->> 'waiting_max')::integer else q.waiting_max end,
+    burst = case when wish ? 'burst' then (wish ->> 'burst')::integer else q.burst end,
+    group_burst = case when wish ? 'group_burst' then (wish ->> 'group_burst')::integer else q.group_burst end,
     breaker_failures =
       case when wish ? 'breaker_failures' then (wish ->> 'breaker_failures')::integer else q.breaker_failures end,
     breaker_pause =

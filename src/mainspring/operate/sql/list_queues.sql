@@ -86,7 +86,7 @@ name as (
   select q.name from mainspring.queue q
   union select queue from free union select queue from parked union select queue from held
 )
-select n.name, q.pool, q.kind, q.concurrency, q.rate, q.group_concurrency, q.group_rate, q.breaker_failures, q.breaker_pause, q.searchable,
+select n.name, q.pool, q.kind, q.concurrency, q.rate, q.group_concurrency, q.group_rate, q.burst, q.group_burst, q.breaker_failures, q.breaker_pause, q.searchable,
   q.waiting_max, q.is_full, p.since as paused_at, p.until as paused_until, p.reason as pause_reason, q.name is not null as known, coalesce(s.count, 0) as workers,
   coalesce(f.waiting, 0)::bigint as waiting, coalesce(f.scheduled, 0)::bigint as scheduled, coalesce(h.count, 0) as running,
   coalesce(k.count, 0) as parked,

@@ -30,6 +30,8 @@ _ENQUEUED_ONLY = (
     "concurrency",
     "group_rate",
     "group_concurrency",
+    "burst",
+    "group_burst",
     "breaker",
     "searchable",
     "hold_after",

@@ -64,6 +64,8 @@ class TaskSettings:
     rate: float | None = None
     group_concurrency: int | None = None
     group_rate: float | None = None
+    burst: int | None = None
+    group_burst: int | None = None
     breaker: Breaker | None = None
     searchable: tuple[str, ...] = ()
     unique: Unique | None = None

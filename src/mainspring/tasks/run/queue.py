@@ -33,6 +33,8 @@ def queue_settings(task: Task[..., object], handler: Handler) -> QueueSettings:
         rate=s.rate,
         group_concurrency=s.group_concurrency,
         group_rate=s.group_rate,
+        burst=s.burst,
+        group_burst=s.group_burst,
         breaker=s.breaker,
         searchable=s.searchable,
         unique=None if (u := s.unique) is None else u.spec(task.signature.defaults(tuple(u.by))),

@@ -95,9 +95,10 @@ begin
   for item in
     select distinct x.grantee::regrole as role from pg_attribute a, aclexplode(a.attacl) x
     where a.attrelid = 'mainspring.queue'::regclass and a.attname = 'paused_at' and x.privilege_type = 'UPDATE'
-      and x.grantee <> 0 and not has_table_privilege(x.grantee, 'mainspring.breaker'::regclass, 'insert')
+      and x.grantee <> 0 and not (has_table_privilege(x.grantee, 'mainspring.breaker'::regclass, 'insert')
+        and has_column_privilege(x.grantee, a.attrelid, 'burst', 'update'))
   loop
-    execute format('grant update (breaker_failures, breaker_pause) on mainspring.queue to %s', item.role);
+    execute format('grant update (burst, group_burst, breaker_failures, breaker_pause) on mainspring.queue to %s', item.role);
     execute format('grant select, insert, update, delete on mainspring.breaker to %s', item.role);
   end loop;
   -- Whoever orders is noted in the audit, and may not change what it says.

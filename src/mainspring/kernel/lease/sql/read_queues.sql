@@ -2,7 +2,7 @@
 -- one whose breaker is tried has that limit. `breakers`: its own if it counts, and those of groups that are not closed (JSON).
 select q.name, q.pool, extract(epoch from q.hold_after)::double precision as hold_after,
   extract(epoch from q.work_timeout)::double precision as work_timeout, least(q.concurrency, b.at_once) as concurrency, q.rate,
-  q.group_concurrency, q.group_rate,
+  q.group_concurrency, q.group_rate, q.group_burst,
   q.paused_at is not null and (q.paused_until is null or q.paused_until > mainspring.now())
     or coalesce(b.until > mainspring.now(), false) as paused,
   case when q.paused_at is null or q.paused_until is not null then
