@@ -65,6 +65,7 @@ from mainspring.sources.declare.source import source as declare_source
 from mainspring.tasks.declare.handle import CallLookup, Handle, own_id
 from mainspring.tasks.declare.options import check_priority
 from mainspring.tasks.declare.promise import Promise
+from mainspring.tasks.declare.sealing import Cipher, Sealing
 from mainspring.tasks.declare.signature import Signature
 from mainspring.tasks.declare.task import (
     Call,
@@ -110,15 +111,18 @@ class Mainspring(DatabaseHost, Advancing):
         directory: str | Path = ".mainspring",
         pool: str = DEFAULT_POOL,
         nested_triggers: bool = True,
+        cipher: Cipher | None = None,
     ) -> None:
         """`pool`: that of everything declared here without one of its own, and of its workers.
-        `nested_triggers=False` forbids all_of inside any_of and the reverse."""
+        `nested_triggers=False` forbids all_of inside any_of and the reverse. `cipher`: encrypts what
+        tasks are given, return and fail with (`mainspring.encryption.AesGcm`)."""
         super().__init__(url, directory=directory)
         check_pool(pool)
         self.default_pool = pool
         self.tasks: dict[str, Task[..., object]] = {}
         self.hooks = Hooks()
         self.registry = Registry(self)
+        self.sealing = None if cipher is None else Sealing(cipher)
         self._enqueuer = Enqueuer(self.pools, self.tasks, self.hooks, self.registry.former)
         self.kinds: dict[str, AnyKind] = {}
         self.reactive_tasks: dict[str, ReactiveTask] = {}
@@ -283,7 +287,7 @@ class Mainspring(DatabaseHost, Advancing):
         settings = TaskSettings(
             name=name, retry=retry, searchable=searchable, unique=unique, **given
         )
-        signature = Signature(name, function, Context)
+        signature = Signature(name, function, Context, self.sealing)
         signature.check_fields("searchable", searchable)
         signature.check_fields("unique", () if unique is None else tuple(unique.by))
         task: Task[..., object] = Task(function, settings, signature, self._enqueuer)
@@ -370,6 +374,11 @@ class Mainspring(DatabaseHost, Advancing):
         parked after so many deaths of a worker that ran it.
         """
         settings = self._in_pool(settings)
+        if self.sealing is not None:
+            raise InvalidSetting(
+                "this application has a cipher, and the values of processes are not encrypted: declare "
+                "processes in an application without one"
+            )
         if function is None:
             return lambda f: self.registry.declare(f, settings)
         return self.registry.declare(function, settings)

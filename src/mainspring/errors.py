@@ -165,6 +165,14 @@ class PayloadTooLarge(InvalidArguments, code="payload_too_large"):
     """The arguments or the result are larger than a visit may carry."""
 
 
+class UnknownCipherKey(InvalidArguments, code="unknown_cipher_key"):
+    """What is stored is encrypted with a key that this process does not have."""
+
+    def __init__(self, text: str, *, key: str) -> None:
+        self.key = key
+        super().__init__(text)
+
+
 class InvalidKey(MainspringError, ValueError, code="invalid_key"):
     """A key or group is empty, too long, or has characters PostgreSQL cannot store."""
 

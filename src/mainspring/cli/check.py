@@ -13,6 +13,7 @@ from mainspring.cli.target import named, resolve
 from mainspring.errors import DatabaseUnavailable
 from mainspring.phrases import counted
 from mainspring.reactive.decide.lint import Declared, LintFinding, check_tasks
+from mainspring.tasks.enqueue.keys import unreadable
 
 
 def check(
@@ -34,7 +35,7 @@ def check(
         Declared(task.name, task.settings.when, task.settings.produces, task.settings.expect_within)
         for task in declared.reactive_tasks.values()
     ]
-    found = [*check_tasks(tasks), *_tables(declared)]
+    found = [*check_tasks(tasks), *_tables(declared), *_keys(declared)]
     if json:
         show.as_json(found)
     else:
@@ -47,6 +48,28 @@ def check(
             show.say(f"{shown}, nothing to complain about")
     if found:
         raise typer.Exit(codes.PROBLEM)
+
+
+def _keys(app: Mainspring) -> list[LintFinding]:
+    """Calls that are encrypted with a key which the cipher of the application does not have."""
+    if app.sealing is None or not app.is_placed:
+        return []
+    try:
+        unread = unreadable(app.sealing, app.sync_pool())
+    except DatabaseUnavailable as error:
+        show.complain(f"the keys of waiting calls were not looked at: {error}")
+        return []
+    finally:
+        app.close_sync()
+    return [
+        LintFinding(
+            "MS202",
+            row.queue,
+            f"{counted(row.calls, 'call')} encrypted with key {row.key!r}, which the cipher lacks: "
+            "give it that key, or they park",
+        )
+        for row in unread
+    ]
 
 
 def _tables(app: Mainspring) -> list[LintFinding]:

@@ -51,10 +51,11 @@ class RunHooks:
         """What it comes to; a failure is reported before it goes on its way."""
         try:
             return await running
-        except BaseException as error:
-            if self._reports:
-                await self._report(run, error)
-            raise
+        except BaseException as caught:
+            error = caught
+        if self._reports:  # outside of `except`: what a hook raises is not led to by this
+            await self._report(run, error)
+        raise error
 
     async def _report(self, run: Run, error: BaseException) -> None:
         if (failed := failure_of(run, error)) is None:

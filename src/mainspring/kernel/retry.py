@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from mainspring import clock
-from mainspring.errors import InvalidSetting, RetryAfter
+from mainspring.errors import InvalidSetting, RetryAfter, UnknownCipherKey
 from mainspring.failure_text import describe
 from mainspring.kernel.outcome import Cancelled, Done, Outcome, Parked, Postponed, Retry
 from mainspring.kernel.visit import Respite, Run, instant
@@ -81,7 +81,7 @@ def judge(policy: RetryPolicy, *, failures: int, error: BaseException) -> Outcom
     """What the failure number `failures` of a visit leads to."""
     policy = policy.applying_to(error)
     name, text = describe(error)
-    final = isinstance(error, tuple(policy.give_up_on)) or (
+    final = isinstance(error, (UnknownCipherKey, *policy.give_up_on)) or (
         policy.only_on is not None and not isinstance(error, tuple(policy.only_on))
     )
     if final or failures >= policy.attempts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from mainspring.db.database import Database
 from mainspring.hooks.layer import HookLayer
@@ -45,7 +46,11 @@ class TaskLayer(HookLayer):
     def queue(self, task: Task[..., object]) -> QueueSettings:
         """The queue of one task."""
         if task.settings.executor == "process":
-            return self.around_all(self.helpers.queue(task))
+            queue = self.around_all(self.helpers.queue(task))
+            sealing = task.signature.sealing
+            return (
+                queue if sealing is None else replace(queue, handler=sealing.sealed(queue.handler))
+            )
         handler = never_run if task.settings.remote else self.executor.handler(task)
         return queue_settings(task, handler)
 

@@ -112,7 +112,7 @@ class TaskCalls:
             if any(name.startswith("@") for name in arguments):  # as the engine marks its own
                 raise InvalidRequest(f"{at}args_json", "has an argument that begins with @")
             return call.args_json or "{}"
-        return task.signature.encode((), arguments).decode()
+        return task.payload_of((), arguments, task.call_options).decode()
 
     async def get_task(
         self, caller: Caller, request: task_service_pb2.GetTaskRequest

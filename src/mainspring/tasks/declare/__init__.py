@@ -8,6 +8,7 @@ policy.py     an actor's policy: when a run is overtaken, whose result counts, w
 progress.py   how far a call is
 promise.py    what a task called inside a decider returns, and the errors of its misuse
 recording.py  who records a call instead of running it: where processes join in
+sealing.py    payloads that are encrypted before they leave the process
 signature.py  arguments typed by the function, checked at enqueue and again at run
 storable.py   values that JSON or PostgreSQL cannot hold
 task.py       what `@app.task` makes, and its calls

@@ -21,6 +21,7 @@ from mainspring.foreign import pydantic_types
 from mainspring.foreign.pydantic_types import adapted
 from mainspring.shape import fault, shape, shape_of_json
 from mainspring.tasks.declare.promise import Promise
+from mainspring.tasks.declare.sealing import SEALED, Sealing, opened
 from mainspring.tasks.declare.storable import check_storable
 
 PAYLOAD_BYTES = 2 * 1024 * 1024
@@ -58,8 +59,15 @@ class Signature:
     noun = "task"
     _upcast = False  # there are upcasts of its arguments
 
-    def __init__(self, name: str, function: Callable[..., object], context_type: type) -> None:
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., object],
+        context_type: type,
+        sealing: Sealing | None = None,
+    ) -> None:
         self.name = name
+        self.sealing = sealing  # None: what is stored is in the clear
         self.context_parameter: str | None = None
         _check_function(name, function)
         hints = _hints(name, function)
@@ -216,7 +224,15 @@ class Signature:
         """The same in the order of the function's parameters, where all can be given so (`in_order`)."""
         return msgspec.structs.astuple(self._read(payload))
 
+    def opened(self, payload: str) -> str:
+        """A stored payload as the JSON that it was before it was encrypted, if it was."""
+        if not payload.startswith(SEALED):
+            return payload
+        return opened(self.sealing, payload, f"the payload of {self.noun} {self.name!r}")
+
     def _read(self, payload: str) -> msgspec.Struct:
+        if payload.startswith(SEALED):
+            payload = self.opened(payload)
         try:
             return self._decoder.decode(payload)
         except (msgspec.MsgspecError, RecursionError) as error:
@@ -227,10 +243,16 @@ class Signature:
 
     def encode_result(self, result: object) -> str | None:
         """A result as JSON; None is no result."""
-        return encode_result(self.noun, self.name, result)
+        return self.stored(encode_result(self.noun, self.name, result))
+
+    def stored(self, result: str | None) -> str | None:
+        """A result that is JSON, as it is stored."""
+        return result if result is None or self.sealing is None else self.sealing.result(result)
 
     def decode_result(self, result: str | None) -> object:
         """A stored result as the function's return type."""
+        if result is not None and result.startswith(SEALED):
+            result = opened(self.sealing, result, f"the result of {self.noun} {self.name!r}")
         try:
             return None if result is None else self._result_decoder.decode(result)
         except (msgspec.MsgspecError, RecursionError) as error:

@@ -172,7 +172,7 @@ def _row(
             f"({', '.join(task.signature.fields)}), got {arguments!r}"
         )
     try:
-        return Call(task, task.signature.encode((), arguments), options)
+        return Call(task, task.payload_of((), arguments, options), options)
     except (InvalidArguments, PayloadTooLarge) as error:
         raise type(error)(f"call {number} of enqueue_many: {error}") from None
 
@@ -293,7 +293,17 @@ class Task(Maps[P, R_co]):
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
         """A call that is checked but not enqueued yet: for `app.enqueue_many`."""
-        return Call(self, self.signature.encode(args, kwargs), self._options)
+        return Call(self, self.payload_of(args, kwargs, self._options), self._options)
+
+    def payload_of(
+        self, args: Sequence[object], kwargs: Mapping[str, object], options: CallOptions
+    ) -> bytes:
+        """The arguments of a call as they are stored, checked against the signature."""
+        payload, sealing = self.signature.encode(args, kwargs), self.signature.sealing
+        if sealing is None or self.settings.remote:
+            return payload
+        by = () if options.unique is None else options.unique.by
+        return sealing.payload(payload, {*self.settings.searchable, *by})
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R_co]:
         """Enqueue a call; when this returns it is committed (or part of your transaction)."""

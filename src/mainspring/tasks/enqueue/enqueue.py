@@ -28,6 +28,7 @@ from mainspring.kernel import (
 from mainspring.tasks.declare.handle import CallLookup, CallState, Handle
 from mainspring.tasks.declare.options import CallOptions
 from mainspring.tasks.declare.progress import HowFar
+from mainspring.tasks.declare.sealing import Sealing, opened_error
 from mainspring.tasks.declare.task import Call, Task, Uniform, priority_of, warn_if_large
 from mainspring.tasks.enqueue import orders
 from mainspring.tasks.enqueue.by_function import (
@@ -313,7 +314,7 @@ class Enqueuer:
         pool = await self._pools.here()
         try:
             async with pool.connection() as connection:
-                return await connection.follow(how_far(handle))
+                return await connection.follow(how_far(handle, self._sealing(handle)))
         except DENIED as error:
             raise refusal(error) from error
 
@@ -321,7 +322,7 @@ class Enqueuer:
         """The same for code that is not async."""
         try:
             with self._pools.plain().connection() as connection:
-                return SyncTx(connection).follow(how_far(handle))
+                return SyncTx(connection).follow(how_far(handle, self._sealing(handle)))
         except DENIED as error:
             raise refusal(error) from error
 
@@ -355,4 +356,8 @@ class Enqueuer:
             return CallState("unknown", None, None)
         task = self._tasks[self._former.get(handle.task, handle.task)]
         result = task.signature.decode_result(found.result)
-        return CallState(found.state, result, found.error)
+        return CallState(found.state, result, opened_error(task.signature.sealing, found.error))
+
+    def _sealing(self, handle: Handle[object]) -> Sealing | None:
+        task = self._tasks.get(self._former.get(handle.task, handle.task))
+        return None if task is None else task.signature.sealing

@@ -13,6 +13,7 @@ from mainspring.declaring import Seconds
 from mainspring.errors import NotFound, TaskFailed
 from mainspring.tasks.declare.handle import Handle
 from mainspring.tasks.declare.progress import HowFar, Progress
+from mainspring.tasks.declare.sealing import Sealing, opened_error, opened_note
 from mainspring.tasks.declare.task import Task
 from mainspring.tasks.declare.wait import wait_for, wait_for_sync
 from mainspring.tasks.enqueue.by_function import DENIED, refusal
@@ -137,8 +138,9 @@ class Results(Generic[R]):
     def _end(self, handle: Handle[R], row: EndRow | None) -> CallEnd[R]:
         if row is None:
             return CallEnd(handle, "unknown", None, None)
-        value = self._tasks[handle.task].signature.decode_result(row.result)
-        return CallEnd(handle, row.state, cast("R", value), row.error)
+        signature = self._tasks[handle.task].signature
+        value, error = signature.decode_result(row.result), row.error
+        return CallEnd(handle, row.state, cast("R", value), opened_error(signature.sealing, error))
 
     def _late(self, _: list[CallEnd[R]], seconds: float) -> str:
         handle = self._open[0]
@@ -166,7 +168,7 @@ def words_of(ids: Sequence[str]) -> Steps[dict[str, Progress]]:
     return {row.id: Progress(row.done, row.note, row.attempt, row.changed_at) for row in found}
 
 
-def how_far(handle: Handle[object]) -> Steps[HowFar]:
+def how_far(handle: Handle[object], sealing: Sealing | None) -> Steps[HowFar]:
     """Where a call is, and how far."""
     keys = {"queue": handle.task, "id": handle.id, "key": handle.key}
     row = yield from first(SQL["look_far"], FarRow, **keys)
@@ -174,4 +176,5 @@ def how_far(handle: Handle[object]) -> Steps[HowFar]:
         return HowFar("unknown", None)
     if row.attempt is None or row.done is None or row.changed_at is None:
         return HowFar(row.state, None)
-    return HowFar(row.state, Progress(row.done, row.note, row.attempt, row.changed_at))
+    note = opened_note(sealing, row.note)
+    return HowFar(row.state, Progress(row.done, note, row.attempt, row.changed_at))

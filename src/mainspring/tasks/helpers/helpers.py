@@ -90,8 +90,11 @@ class Helpers:
         async def handle(run: Run) -> Outcome:
             context = None
             if signature.context_parameter is not None:
-                context = Context(run, signature.encode_result, self._connections, timeout)
-            result = await self.call(run, task, run.visit.payload, context)
+                context = Context(
+                    run, signature.encode_result, self._connections, timeout, signature.sealing
+                )
+            payload = signature.opened(run.visit.payload)  # helpers have no cipher
+            result = signature.stored(await self.call(run, task, payload, context))
             return DONE if result is None else Done(result)
 
         grace = task.settings.grace + KILL_SECONDS

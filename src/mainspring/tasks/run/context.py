@@ -35,6 +35,7 @@ from mainspring.kernel import (
     settle_arguments,
     told_to_end,
 )
+from mainspring.tasks.declare.sealing import Sealing
 from mainspring.tasks.run.connections import Connections, unsettled_values
 
 log = logging.getLogger("mainspring")
@@ -57,8 +58,10 @@ class Context:
         encode: Callable[[object], str | None],
         connections: Connections,
         timeout: float | None,
+        sealing: Sealing | None = None,
     ) -> None:
         self._run = run
+        self._sealing = sealing
         self._encode = encode
         self._connections = connections
         self._timeout = timeout
@@ -137,6 +140,8 @@ class Context:
         Cheap, and for plain functions as well: what is said is written a few times a second, for all runs
         of a worker at once. `handle.progress()` and `mainspring tasks watch` follow it.
         """
+        if note is not None and self._sealing is not None:
+            note = self._sealing.note(note)
         self._connections.progress.say(self._run, done, note)
 
     def set_result(self, result: object) -> None:

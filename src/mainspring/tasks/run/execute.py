@@ -63,7 +63,7 @@ class Executor:
             arguments = decode(run.visit.payload)
             context = None
             if context_parameter is not None:
-                context = Context(run, encode, connections, timeout)
+                context = Context(run, encode, connections, timeout, signature.sealing)
                 arguments[context_parameter] = context
             try:
                 if around is not None:
@@ -72,9 +72,11 @@ class Executor:
                     result = await function(**arguments)
                 else:
                     result = await self.call_in_thread(run, function, arguments)
-            except Exception:
+            except Exception as error:
                 if run.settled:
-                    log.exception("task.failed_after_completion", extra={"key": run.visit.key})
+                    facts = {"key": run.visit.key, "error_type": type(error).__name__}
+                    is_told = signature.sealing is None
+                    log.error("task.failed_after_completion", extra=facts, exc_info=is_told)
                     return DONE
                 raise
             result = concluded(context, result)
@@ -82,6 +84,8 @@ class Executor:
                 return DONE
             return DONE if result is None else Done(encode(result))
 
+        if (sealing := signature.sealing) is not None:
+            return sealing.sealed(handle if around is None else around.reporting(handle))
         if around is not None:
             return around.reporting(handle)
         return handle_plain if is_async and signature.in_order else handle

@@ -94,12 +94,17 @@ def payload_for(
 ) -> str:
     """The arguments of a schedule as JSON, checked as each tick will give them."""
     if tick_argument is None:
-        return signature.encode((), arguments).decode()
+        return _sealed(signature, signature.encode((), arguments))
     signature.check_fields("tick_argument", [tick_argument])
     payload = signature.encode((), {**arguments, tick_argument: _ANY_TICK})
     fields = msgspec.json.decode(payload, type=dict[str, msgspec.Raw])
     del fields[tick_argument]
-    return msgspec.json.encode(fields).decode()
+    return _sealed(signature, msgspec.json.encode(fields))
+
+
+def _sealed(signature: Signature, payload: bytes) -> str:
+    sealing = signature.sealing
+    return (payload if sealing is None else sealing.payload(payload, ())).decode()
 
 
 async def never_run(_: Run) -> Never:

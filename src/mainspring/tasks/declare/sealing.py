@@ -1,0 +1,191 @@
+"""Payloads that are encrypted before they leave the process: arguments, results and the texts of failures.
+
+What is stored is JSON with the id of its key: `{"$": {"key": "2026", "sealed": "<base64>"}}`. Fields beside
+"$" are in the clear, for the database must see them: those of `searchable` and `unique`. (No argument is
+named "$", and jsonb shows the shortest name first: a payload is sealed if it begins so.)
+
+A sealed payload and one in the clear are both read, so a cipher can be brought in while calls wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Awaitable, Callable, Collection
+from typing import NoReturn, Protocol
+
+import msgspec
+
+from mainspring.errors import InvalidSetting, UnknownCipherKey
+from mainspring.failure_text import clean_text
+from mainspring.kernel import Handler, Outcome, Parked, Postponed, Retry, Run, outcome_of_error
+
+SEALED = '{"$"'  # with which a sealed value begins
+_ERROR = "(encrypted with key "
+_MARK = "$sealed:"
+
+
+class Cipher(Protocol):
+    """What encrypts: by a key of its own, or by a service that keeps keys. Called in the event loop and in
+    threads, once for each value: it must not wait for a network; keep data keys in memory."""
+
+    @property
+    def key_id(self) -> str:
+        """The key that is used from now on. Its id is stored in the clear."""
+        ...
+
+    @property
+    def key_ids(self) -> Collection[str]:
+        """The keys that can be read."""
+        ...
+
+    def encrypt(self, value: bytes) -> bytes:
+        """With the key that is used now."""
+        ...
+
+    def decrypt(self, key_id: str, sealed: bytes) -> bytes:
+        """With that key; raises if somebody has changed what was sealed."""
+        ...
+
+
+class _Envelope(msgspec.Struct):
+    key: str
+    sealed: str
+
+
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_envelope = msgspec.json.Decoder(_Envelope)
+_encode = msgspec.json.Encoder().encode
+
+
+class Sealing:
+    """The cipher of an application, at work on what its tasks store."""
+
+    def __init__(self, cipher: Cipher) -> None:
+        lacking = [n for n in ("key_id", "key_ids", "encrypt", "decrypt") if not hasattr(cipher, n)]
+        if lacking:
+            raise InvalidSetting(
+                f"cipher must have key_id, key_ids, encrypt and decrypt, but {cipher!r} has no "
+                f"{lacking[0]}; mainspring.encryption.AesGcm is one"
+            )
+        self.cipher = cipher
+
+    def payload(self, payload: bytes, plain: Collection[str]) -> bytes:
+        """The arguments of a call as they are stored; `plain`: those that stay in the clear too."""
+        envelope = {"$": self._sealed(payload)}
+        if not plain:
+            return _encode(envelope)
+        fields = _fields.decode(payload)
+        return _encode(envelope | {name: fields[name] for name in plain if name in fields})
+
+    def result(self, result: str) -> str:
+        """A result as it is stored."""
+        return _encode({"$": self._sealed(result.encode())}).decode()
+
+    def sealed(self, handle: Callable[[Run], Awaitable[Outcome]]) -> Handler:
+        """The same handler; the texts of its failures are sealed."""
+
+        async def handle_sealed(run: Run) -> Outcome:
+            try:
+                return await handle(run)
+            except UnknownCipherKey:
+                raise  # has nothing of the payload
+            except BaseException as error:
+                if isinstance(error, asyncio.CancelledError) and run.stopped is None:
+                    raise
+                outcome = outcome_of_error(run, error)
+                if isinstance(outcome, Retry | Parked | Postponed):
+                    return msgspec.structs.replace(outcome, error=self.error(outcome.error))
+                raise
+
+        return handle_sealed
+
+    def error(self, text: str) -> str:
+        """The text of a failure: its type stays in the clear."""
+        kind = text.partition(":")[0].splitlines()[0]
+        made = self._sealed(clean_text(text, MOST_SEALED).encode())
+        return f"{kind}: {_ERROR}{made.key!r})\n{_MARK}{made.key}:{made.sealed}"
+
+    def note(self, text: str) -> str:
+        """A note of progress as it is stored."""
+        made = self._sealed(clean_text(text, MOST_OF_NOTE).encode())
+        return f"{_MARK}{made.key}:{made.sealed}"
+
+    def _sealed(self, value: bytes) -> _Envelope:
+        sealed = base64.b64encode(self.cipher.encrypt(value)).decode()
+        return _Envelope(self.cipher.key_id, sealed)
+
+
+MOST_OF_NOTE = 250  # bytes of a note: sealed it is longer, and has a bound as well
+MOST_SEALED = 10_000  # bytes of an error's text: sealed it is a third longer, and has a bound
+
+
+def opened(sealing: Sealing | None, text: str, what: str) -> str:
+    """A value that was sealed, as the JSON that it was; fields that were put beside it are added."""
+    fields = _fields.decode(text)
+    try:
+        envelope = _envelope.decode(fields.pop("$"))
+    except msgspec.ValidationError:
+        return text  # a user's own
+    value = _decrypted(sealing, envelope, what)
+    if not fields:
+        return value.decode()
+    inside = _fields.decode(value)
+    if fields.keys() <= inside.keys():
+        return value.decode()
+    return _encode(fields | inside).decode()
+
+
+def opened_error(sealing: Sealing | None, text: str | None) -> str | None:
+    """The text of a failure; as it is stored where its key is not here."""
+    if text is None or sealing is None:
+        return text
+    lines = text.split("\n", 1)
+    if _ERROR not in lines[0] or len(lines) == 1 or not lines[1].startswith(_MARK):
+        return text
+    read = opened_note(sealing, lines[1])
+    return text if read == lines[1] else read
+
+
+def opened_note(sealing: Sealing | None, text: str | None) -> str | None:
+    """A note of progress; as it is stored where its key is not here."""
+    if text is None or sealing is None or not text.startswith(_MARK):
+        return text
+    key, _, sealed = text.removeprefix(_MARK).partition(":")
+    try:
+        return _decrypted(sealing, _Envelope(key, sealed), "it").decode()
+    except UnknownCipherKey:
+        return text
+
+
+def _decrypted(sealing: Sealing | None, envelope: _Envelope, what: str) -> bytes:
+    if sealing is None:
+        raise UnknownCipherKey(
+            f"{what} is encrypted with key {envelope.key!r}, and this application has no cipher: give it "
+            "one, Mainspring(cipher=...), then restart what is parked",
+            key=envelope.key,
+        )
+    known = sealing.cipher.key_ids
+    if envelope.key not in known:
+        raise UnknownCipherKey(
+            f"{what} is encrypted with key {envelope.key!r}, and the cipher has "
+            f"{', '.join(sorted(known))}: give it that key too, then restart what is parked",
+            key=envelope.key,
+        )
+    try:
+        return sealing.cipher.decrypt(
+            envelope.key, base64.b64decode(envelope.sealed, validate=True)
+        )
+    except binascii.Error:
+        _refuse(what, envelope)
+    except Exception as error:
+        _refuse(what, envelope, error)
+
+
+def _refuse(what: str, envelope: _Envelope, error: Exception | None = None) -> NoReturn:
+    raise UnknownCipherKey(
+        f"{what} cannot be decrypted with key {envelope.key!r}: it was changed, or the key of that id is "
+        "another one; give the cipher the right key, then restart what is parked",
+        key=envelope.key,
+    ) from error
