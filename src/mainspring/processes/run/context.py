@@ -72,6 +72,13 @@ class ProcessContext(Context):
             )
         return _Transaction(self._run, self._connections, self)
 
+    def completion(self, result: object) -> Transaction:
+        """A step and what follows it are written together, on a connection of the engine's."""
+        raise MainspringError(
+            f"{self.task!r} runs as a step of a process, which ctx.transaction() completes: complete() and "
+            "complete_sync() are for plain calls"
+        )
+
     def _change(self) -> TaskChange:
         """The decision as it stands at the end of the block."""
         if self._records is None:
@@ -89,7 +96,7 @@ class _Transaction(Transaction):
 
     _context: ProcessContext
 
-    def _steps(self) -> Steps[None]:
+    def steps(self) -> Steps[None]:
         change = self._context._change()
         verdict = yield from self._commit(change)
         if verdict == "locked":
@@ -99,7 +106,7 @@ class _Transaction(Transaction):
             verdict = yield from self._commit(change)
         if verdict is not None:
             raise self._fenced()  # whatever is not to be settled rolls the whole block back
-        yield from super()._steps()
+        yield from super().steps()
 
     def _commit(self, change: TaskChange) -> Steps[Verdict]:
         commit = Commit([change], self._context._shard_count, runs=[self._run], waiting=True)

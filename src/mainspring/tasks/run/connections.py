@@ -22,7 +22,7 @@ from psycopg import sql
 from mainspring.db.connect.settings import CLIENT_LOCAL
 from mainspring.db.database import Database
 from mainspring.db.idle import IDLE_SECONDS, Idle
-from mainspring.db.pool import check_committed
+from mainspring.db.pool import AsyncPool, SyncPool, check_committed
 from mainspring.db.tx import AsyncConnection, SyncConnection, SyncTx
 from mainspring.errors import DatabaseUnavailable
 from mainspring.kernel import KERNEL_SQL, Run, WorkerPort
@@ -64,6 +64,20 @@ class Connections:
         self._idle_sync: Idle[SyncConnection] = Idle(idle_for)
         self.in_use = InUse()
         self._scarcity = _Scarcity()
+        self._pool: AsyncPool | None = None
+        self._sync_pool: SyncPool | None = None
+
+    def pool(self) -> AsyncPool:
+        """Looks at the worker's own database, where a caller's connection is compared with it."""
+        if self._pool is None:
+            self._pool = AsyncPool(self._database, most=1)
+        return self._pool
+
+    def sync_pool(self) -> SyncPool:
+        """The same for plain functions."""
+        if self._sync_pool is None:
+            self._sync_pool = SyncPool(self._database, most=1)
+        return self._sync_pool
 
     @asynccontextmanager
     async def transaction(
@@ -183,6 +197,10 @@ class Connections:
             return tx.one(KERNEL_SQL["has_history"], bool, **values)
 
     async def close(self) -> None:
+        if self._pool is not None:
+            await self._pool.close()
+        if self._sync_pool is not None:
+            self._sync_pool.close()
         self._idle.close()
         self._idle_sync.close()
 

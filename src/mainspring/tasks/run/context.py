@@ -23,6 +23,7 @@ import msgspec
 import psycopg
 
 from mainspring import clock, crash_points
+from mainspring.db.caller import AsyncCaller, SyncCaller, Verb, caller_tx, caller_tx_sync
 from mainspring.db.sql import Steps
 from mainspring.db.tx import AsyncConnection, PsycopgTx, SyncConnection, SyncTx
 from mainspring.errors import Fenced, MainspringError, MissingRights, NotDone
@@ -165,6 +166,36 @@ class Context:
             )
         return Transaction(self._run, self._connections, self)
 
+    async def complete(self, result: object = None, *, on: AsyncCaller) -> None:
+        """Complete the task in your own transaction: psycopg's, asyncpg's or SQLAlchemy's.
+
+            async with session.begin():
+                order.paid = True
+                await ctx.complete(on=session)
+
+        Its SQL and the completion are one commit. If it is rolled back, the task ends as if this had not
+        been called. It locks the task's row: call it last. What the function returns later does not count.
+        """
+        completion = self.completion(result)
+        verb = Verb("complete", "complete_sync")
+        async with caller_tx(on, self._connections.pool(), verb) as tx:
+            with completion.explained():
+                await tx.follow(completion.steps())
+
+    def complete_sync(self, result: object = None, *, on: SyncCaller) -> None:
+        """The same for code that is not async; of Django's too: `on="default"`, inside of `atomic`."""
+        completion = self.completion(result)
+        verb = Verb("complete_sync", "complete")
+        with caller_tx_sync(on, self._connections.sync_pool(), verb) as tx, completion.explained():
+            tx.follow(completion.steps())
+
+    def completion(self, result: object) -> Transaction:
+        """What completes it in a transaction of the caller's. The worker settles it too, when the function
+        has ended: that changes nothing, unless the caller's transaction was rolled back."""
+        completion = self.transaction()
+        self._result = result
+        return completion
+
     def _settle_arguments(self) -> dict[str, object]:
         run = msgspec.structs.replace(
             self._run,
@@ -228,8 +259,8 @@ class Transaction:
                 lambda: self._committed() if settled else None
             ) as connection:
                 yield connection
-                with self._explained():
-                    await PsycopgTx(connection).follow(self._steps())
+                with self.explained():
+                    await PsycopgTx(connection).follow(self.steps())
                 settled = True
         except psycopg.OperationalError as lost:
             if not settled:
@@ -261,8 +292,8 @@ class Transaction:
                 lambda: self._committed() if settled else None
             ) as connection:
                 yield connection
-                with self._explained():
-                    SyncTx(connection).follow(self._steps())
+                with self.explained():
+                    SyncTx(connection).follow(self.steps())
                 settled = True
         except psycopg.OperationalError as lost:
             if not settled:
@@ -272,7 +303,7 @@ class Transaction:
 
     # -- both
 
-    def _steps(self) -> Steps[None]:
+    def steps(self) -> Steps[None]:
         """The settle is the last statement: if it is refused, the block is rolled back. A layer above
         writes more before it.
 
@@ -289,7 +320,7 @@ class Transaction:
             raise self._fenced()
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def explained(self) -> Iterator[None]:
         """What the block made of its own transaction may be in the way of the settle."""
         visit = self._run.visit
         try:
