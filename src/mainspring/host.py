@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
@@ -17,6 +18,7 @@ from mainspring.db.database import Database, probe
 from mainspring.db.idle import IDLE_SECONDS
 from mainspring.db.pool import AsyncPool, Pools, SyncPool
 from mainspring.db.schema import migrate
+from mainspring.errors import EmbeddedServerError
 from mainspring.loops import run_apart
 
 if TYPE_CHECKING:
@@ -70,6 +72,11 @@ class DatabaseHost:
         if self._url is not None:
             return self._url
         if self._server is None:
+            if sys.platform == "win32":
+                raise EmbeddedServerError(
+                    "the private PostgreSQL is not there for Windows: name a server of yours by "
+                    "MAINSPRING_URL, or by Mainspring(url)"
+                )
             from mainspring.embedded.shared import shared
 
             self._server = shared(self.directory)
@@ -171,4 +178,5 @@ def _forked() -> None:
         host._forked()
 
 
-os.register_at_fork(after_in_child=_forked)
+if hasattr(os, "register_at_fork"):  # on Windows nothing forks
+    os.register_at_fork(after_in_child=_forked)

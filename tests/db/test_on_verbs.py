@@ -18,7 +18,7 @@ _LEFT = """
 select 'visits', count(*) from mainspring.visit
 union all select 'cancelled', count(*) from mainspring.history where outcome = 'cancelled'
 union all select 'now', count(*) from mainspring.visit where queue = 'later' and due_at <= mainspring.now()
-union all select 'param', count(*) from mainspring.param where value is not null
+union all select 'param', count(*) from mainspring.param where num is not null
 union all select 'processes', count(*) from mainspring.process
 union all select 'signals', count(*) from mainspring.signal
 union all select 'documents', count(*) from mainspring.document
@@ -44,7 +44,7 @@ class Scene:
 
         go = self.go = app.signal("go", int)
         self.note, self.later, self.wait = note, later, wait
-        self.rows = app.data("shop").integer("rows")
+        self.rows = app.data("shop").param("rows", kind="integer")
         self.listing: Kind[Any] = app.entities("listing", table="public.listing")
         self.drafts = app.documents("draft")
 
@@ -104,7 +104,8 @@ async def verbs(scene: Scene, on: Any) -> None:
     assert await listing.offer(1, on=on)
     assert await listing.changed([2], on=on)
     assert await listing.set_state("look", 1, {"a": 1}, 0, on=on)
-    assert await listing.state("look", 1, on=on) == ({"a": 1}, 1)
+    value, _ = await listing.state("look", 1, on=on)
+    assert value == {"a": 1}
 
 
 def verbs_sync(scene: Scene, on: Any) -> None:

@@ -12,6 +12,7 @@ shared.py        the connections that the parts of a worker share
 session.py       the connection of one thread, opened again when it breaks
 sql.py           statements from files, values as text, and generators of statements without I/O
 tx.py            statements with types, on a connection of any driver; the engine's own connection
+unread.py        whether an idle connection was closed by the other side
 
 caller/   a caller's own transaction, of whatever library
 connect/  one connection, whatever the network does

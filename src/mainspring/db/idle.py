@@ -6,12 +6,12 @@ after all of them, and there is none while nothing is idle.
 
 from __future__ import annotations
 
-import select
 import threading
 import time
 from typing import Generic, TypeVar
 
 from mainspring.db.tx import AnyConnection
+from mainspring.db.unread import unread
 
 IDLE_SECONDS = 60.0
 C = TypeVar("C", bound=AnyConnection)
@@ -83,6 +83,4 @@ def _is_usable(connection: AnyConnection) -> bool:
     """
     if connection.closed:
         return False
-    waiting = select.poll()
-    waiting.register(connection.fileno(), select.POLLIN)
-    return not waiting.poll(0)
+    return not unread(connection.fileno())()

@@ -9,7 +9,6 @@ generator (db/sql.py).
 from __future__ import annotations
 
 import asyncio
-import select
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -22,6 +21,7 @@ from psycopg.adapt import AdaptersMap
 
 from mainspring.db.connect.settings import ENGINE_LOCAL
 from mainspring.db.sql import CopyStep, Record, Statement, Step, Steps, Values
+from mainspring.db.unread import unread
 
 if TYPE_CHECKING:
     from mainspring.db.database import Database
@@ -117,7 +117,7 @@ class Connection(Tx, asyncpg.Connection):  # type: ignore[misc]  # asyncpg has n
     def __init__(self, *arguments: object, **named: object) -> None:
         super().__init__(*arguments, **named)
         self._kept: dict[Statement, asyncpg.prepared_stmt.PreparedStatement] = {}
-        self._unread: select.poll | None = None
+        self._unread: Callable[[], bool] | None = None
 
     def belong_to(self, database: Database) -> None:
         """Say by whom it was opened."""
@@ -177,9 +177,8 @@ class Connection(Tx, asyncpg.Connection):  # type: ignore[misc]  # asyncpg has n
         if self.is_closed():
             return False
         if self._unread is None:
-            self._unread = select.poll()
-            self._unread.register(self._transport.get_extra_info("socket"), select.POLLIN)
-        return not self._unread.poll(0)
+            self._unread = unread(self._transport.get_extra_info("socket"))
+        return not self._unread()
 
     async def run_prepared(self, statement: Statement, values: Values) -> None:
         """Run a statement whose columns no migration changes, so its plan stays fit: the shortest way for

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import psycopg
@@ -25,9 +26,10 @@ from psycopg import conninfo, sql
 
 from mainspring.db.database import probe
 from mainspring.db.schema import migrate
-from mainspring.embedded.binaries import binaries
-from mainspring.embedded.server import EmbeddedServer
 from mainspring.jobs import upkeep
+
+if TYPE_CHECKING:
+    from mainspring.embedded.server import EmbeddedServer
 
 SETTINGS = {
     "fsync": "off",
@@ -81,6 +83,8 @@ class TestServer:
     def version(self) -> str:
         """The server's version as it names it. A private server need not run for it."""
         if self._dsn is None:
+            from mainspring.embedded.binaries import binaries
+
             program = str(binaries(self._bin_dir) / "postgres")
             return subprocess.check_output([program, "--version"], text=True).strip()
         with psycopg.connect(self.url("postgres")) as connection:
@@ -90,6 +94,8 @@ class TestServer:
     def start(self) -> None:
         """Start the server unless another was named, and make the template."""
         if self._dsn is None:
+            from mainspring.embedded.server import EmbeddedServer  # there is none for Windows
+
             _remove_left_over()
             self._server = EmbeddedServer(_directory(), bin_dir=self._bin_dir, settings=SETTINGS)
             self._server.start()
@@ -181,6 +187,8 @@ def _parent() -> Path:
 
 def _remove_left_over() -> None:
     """Servers of sessions that were killed: nobody else stops them."""
+    from mainspring.embedded.server import EmbeddedServer
+
     for directory in _parent().glob(f"{PREFIX}-{os.getuid()}-*"):
         if directory.lstat().st_uid != os.geteuid():
             continue  # another user's, under a name like ours

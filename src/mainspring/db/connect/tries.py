@@ -12,7 +12,6 @@ from psycopg import conninfo
 
 from mainspring.db.connect.address import shown
 from mainspring.db.connect.hosts import ServerHost, to_try, worked
-from mainspring.embedded import private
 from mainspring.errors import EmbeddedServerError, NotDone
 
 _REFUSALS = (
@@ -38,6 +37,8 @@ class Tries:
         for host in to_try(self._url):
             try:
                 if host.socket_in is not None:
+                    from mainspring.embedded import private  # which Windows has none of
+
                     private.refuse_impostor(host.socket_in, self._owner)
             except EmbeddedServerError as error:
                 self._failed.append((host, error))
