@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import msgspec
 import psycopg
@@ -22,6 +23,7 @@ from mainspring.errors import (
 )
 from mainspring.processes.record.decision import ChildTask, Decision, Edge
 from mainspring.processes.remote.pulling import PullAsk, hold_steps, look_steps
+from mainspring.processes.remote.settling import Settling, change_batch_steps, prepare_steps
 from mainspring.processes.remote.ticket import Pulled, Ticket, sealed
 from mainspring.tasks.declare.promise import Outcome, Promise
 from mainspring.testing import Clock, run_until_idle
@@ -489,3 +491,32 @@ async def test_pulls_at_the_same_moment_keep_the_limit_together(
     await elsewhere.close()
 
     assert sum(map(len, taken)) == 2
+
+
+async def test_a_process_that_ends_as_its_answer_is_committed_spoils_no_other(
+    app: Mainspring,
+) -> None:
+    """P4: an answer that settles nothing is not said to be accepted, nor those that come with it."""
+    order = shop(app)
+    ended, other = [await order.start(number) for number in (4, 5)]
+    await run_until_idle(app)
+    tasks = sorted(await app.remote.pull("charge", limit=2), key=lambda task: task.args["order"])
+    opened = await app.remote.desk().open([task.ticket for task in tasks])
+    host = app.remote.host
+    items = [
+        Settling(ticket, Decision(result='"paid"'), UUID(int=1))
+        for ticket in opened
+        if ticket is not None
+    ]
+    looked = await host.run_steps(prepare_steps(items, {}))
+    await app.remote.complete(tasks[0].ticket, "paid")
+    await run_until_idle(app)  # the first process ends between the look and the commit
+
+    shard_count = (await host.database()).shard_count
+    steps = change_batch_steps(looked.changes, shard_count, fast=True)
+    assert await host.run_steps(steps) == {1: "accepted"}
+    await run_until_idle(app)
+    assert [await ended.result(10), await other.result(10)] == ["paid", "paid"]
+    with psycopg.connect(app.database_sync().url) as connection:
+        left = connection.execute("select key from mainspring.visit where queue = 'charge'")
+        assert left.fetchall() == []

@@ -99,6 +99,7 @@ class CommitBatch:
         self.worker_id = worker_id  # of the worker that starts what it serves
         # The arguments of settle.sql, if every change is a plain success: see settle_visits.
         self.settle = settle
+        self.has_settled = False
         self.verdicts: list[Verdict] = [None] * len(changes)
         self.visits: list[NewVisit] = []  # that this commit added
         self.task_inputs: dict[int, TaskInput] = {}  # by the version of the visit
@@ -219,6 +220,7 @@ def settle_visits(batch: CommitBatch, values: Mapping[str, object]) -> Steps[Non
     if len(answers) > 1:  # one is named: not settled, or by its run before, whatever that said then
         raise NotSettled
     batch.verdicts[:] = ["settled"] * len(batch.changes)
+    batch.has_settled = True
 
 
 def lock_visits(batch: CommitBatch, taken: list[int]) -> Steps[list[int]]:

@@ -195,7 +195,7 @@ def change_batch_steps(
     settled: dict[int, SettledAs] = {}
     left = []
     for one, verdict in zip(batch, commit.verdicts, strict=True):
-        if fast:
+        if commit.has_settled:  # not where a process has ended since: then each is looked at
             settled[one.n] = "accepted"
         elif verdict == "locked":
             settled[one.n] = None
