@@ -406,7 +406,9 @@ async def test_bad_answers_and_questions_are_refused_by_name(app: Mainspring) ->
     """Bad input: result that does not decode, wrong pass, unknown actor, an actor workers serve."""
     handle, task = await pulled(app, accept="last")
 
-    with pytest.raises(InvalidArguments, match="the result of task 'charge' does not fit its return type"):
+    with pytest.raises(
+        InvalidArguments, match="the result of task 'charge' does not fit its return type"
+    ):
         await app.remote.complete(task.ticket, {"no": "text"})
     with pytest.raises(InvalidArguments, match="the result of task 'charge' contains the char"):
         await app.remote.complete(task.ticket, "\x00")
