@@ -11,7 +11,13 @@ import pytest
 
 from mainspring import Mainspring
 from mainspring import errors as all_errors
-from mainspring.errors import InvalidSetting, MainspringError, NotFound, Unauthenticated
+from mainspring.errors import (
+    InvalidSetting,
+    MainspringError,
+    NotFound,
+    Overloaded,
+    Unauthenticated,
+)
 from mainspring.server.access import callers as believing
 from mainspring.server.access import tokens
 from mainspring.server.access.callers import Callers
@@ -180,6 +186,25 @@ async def test_a_burst_of_one_caller_asks_the_database_once(app: Mainspring) -> 
     assert not [each for each in found[5:] if isinstance(each, BaseException)]
 
 
+async def test_made_up_tokens_keep_no_known_caller_out(
+    app: Mainspring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have a line of their own: a flood of them is refused, and whoever came before is let in."""
+    pool = await app.pool()
+    async with pool.connection(transaction=True) as tx:
+        made = await tokens.create_token(tx, "web", ["task.read"], by="ann")
+    callers = Callers(Store(app))
+    assert (await callers.find(f"Bearer {made.text}")).name == "web"
+    monkeypatch.setattr(believing, "BELIEVED_SECONDS", 0.0)  # each is looked up anew
+    flood = [
+        asyncio.create_task(callers.find(f"Bearer {tokens.new_token()[2]}")) for _ in range(500)
+    ]
+    await asyncio.sleep(0)  # all have asked
+    assert (await callers.find(f"Bearer {made.text}")).name == "web"
+    found = await asyncio.gather(*flood, return_exceptions=True)
+    assert {type(each) for each in found} == {Unauthenticated, Overloaded}
+
+
 async def test_a_certificates_name_has_scopes_until_they_are_revoked(app: Mainspring) -> None:
     pool = await app.pool()
     san = "spiffe://example.org/web"
@@ -225,7 +250,7 @@ def test_every_error_that_a_caller_can_mend_has_a_status() -> None:
         *("InvalidTrigger", "InvalidChunk", "UnknownFormat", "PromiseMisused", "PromiseAttribute"),
         *("OutcomeFailed", "InvalidDecision", "NoDecider", "InvalidProcess", "WorkTimeout"),
         *("ProcessFailed", "MissingExtra", "EndpointAway", "EventRefused", "ReceiverGone"),
-        "RetryAfter",  # said by a task to its worker
+        *("RetryAfter", "HelperDied"),  # said by a task to its worker, and of its process
     }
     kinds = [
         kind

@@ -1,6 +1,8 @@
 """Who a call comes from: by its token, or by the name in its client certificate.
 
 What the database said is believed for a few seconds, so that a revoked token is good for no longer.
+Ids that nobody has heard of are looked up few at a time, in a line of their own: who sends made-up tokens
+keeps nobody else from the database, nor out of what is remembered.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import hmac
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import TypeVar
 
 from mainspring.errors import DatabaseUnavailable, Overloaded, Unauthenticated
 from mainspring.server.access.caller import Caller, Proof, anybody
@@ -18,8 +21,11 @@ from mainspring.server.access.tokens import TokenRow, split
 from mainspring.server.handlers.store import Store
 from mainspring.server.statements import SQL
 
+V = TypeVar("V")
 BELIEVED_SECONDS = 4.0
 MOST_BELIEVED = 10_000
+# Of strangers: looked up at once, waiting for it, remembered as unknown.
+STRANGERS_AT_ONCE, STRANGERS_IN_LINE, MOST_UNKNOWN = 2, 50, 1000
 
 
 class Callers:
@@ -32,7 +38,10 @@ class Callers:
         self._store = store
         self._local = None if local_token is None else split(local_token)
         self._open_to_all = open_to_all
-        self._found: OrderedDict[Proof, tuple[float, TokenRow | None]] = OrderedDict()
+        self._found: OrderedDict[Proof, tuple[float, TokenRow]] = OrderedDict()
+        self._unknown: OrderedDict[Proof, float] = OrderedDict()
+        self._strangers = asyncio.Semaphore(STRANGERS_AT_ONCE)
+        self._in_line = 0
         self._asked: dict[Proof, asyncio.Task[TokenRow | None]] = {}
         self._callers: dict[tuple[Proof, str, tuple[str, ...]], Caller] = {}
 
@@ -78,9 +87,11 @@ class Callers:
         return row is not None and row.is_good
 
     async def _row(self, place: Proof) -> TokenRow | None:
-        known = self._found.get(place)
-        if known is not None and time.monotonic() - known[0] < BELIEVED_SECONDS:
+        now = time.monotonic()
+        if (known := self._found.get(place)) is not None and now - known[0] < BELIEVED_SECONDS:
             return known[1]
+        if now - self._unknown.get(place, -BELIEVED_SECONDS) < BELIEVED_SECONDS:
+            return None
         # However many calls of one caller come at once, the database is asked once.
         if (asked := self._asked.get(place)) is None:
             asked = asyncio.get_running_loop().create_task(self._ask(place))
@@ -89,17 +100,29 @@ class Callers:
         return await asyncio.shield(asked)
 
     async def _ask(self, place: Proof) -> TokenRow | None:
+        if place in self._found:
+            return await self._look_up(place)
+        if self._in_line >= STRANGERS_IN_LINE:
+            raise Overloaded("many unknown tokens are being looked up; send it again")
+        self._in_line += 1
+        try:
+            async with self._strangers:
+                return await self._look_up(place)
+        finally:
+            self._in_line -= 1
+
+    async def _look_up(self, place: Proof) -> TokenRow | None:
         now = time.monotonic()
         if place.kind == "san":
             rows = await self._store.rows(SQL["find_san"], TokenRow, san=place.name)
         else:
             rows = await self._store.rows(SQL["find_token"], TokenRow, id=place.name)
-        row = rows[0] if rows else None
-        self._found[place] = (now, row)
-        self._found.move_to_end(place)
-        while len(self._found) > MOST_BELIEVED:
-            self._found.popitem(last=False)
-        return row
+        if not rows:
+            self._found.pop(place, None)
+            _remember(self._unknown, place, now, MOST_UNKNOWN)
+            return None
+        _remember(self._found, place, (now, rows[0]), MOST_BELIEVED)
+        return rows[0]
 
     def _told(self, place: Proof, task: asyncio.Task[TokenRow | None]) -> None:
         del self._asked[place]
@@ -114,6 +137,14 @@ class Callers:
                 self._callers.clear()
             caller = self._callers[place] = Caller(row.name, Scopes(row.scopes), proof)
         return caller
+
+
+def _remember(known: OrderedDict[Proof, V], place: Proof, value: V, most: int) -> None:
+    """The latest; the oldest go."""
+    known[place] = value
+    known.move_to_end(place)
+    while len(known) > most:
+        known.popitem(last=False)
 
 
 def no_longer_good(proof: Proof) -> Unauthenticated:
