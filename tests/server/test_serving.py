@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import socket
+import ssl
 import stat
 import subprocess
 import sys
@@ -187,6 +188,44 @@ def test_tls_and_client_certificates(served: Served) -> None:
         stranger.tasks.enqueue("mail.note", {"text": "x"})
     with Client(address, ca=roots, timeout=1.0) as bare, pytest.raises(RemoteError):
         bare.tasks.enqueue("mail.note", {"text": "x"})
+
+
+def test_a_renewed_certificate_is_served_without_a_restart(served: Served) -> None:
+    """Over both transports; half of a new pair, while it is written, is passed over."""
+    ca, folder = trustme.CA(), served.folder
+    old, new = ca.issue_cert("localhost"), ca.issue_cert("localhost")
+    roots = written(folder, "ca.pem", ca.cert_pem)
+    served.start(
+        *("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"),
+        *("--tls-cert", written(folder, "cert.pem", old.cert_chain_pems[0])),
+        *("--tls-key", written(folder, "key.pem", old.private_key_pem)),
+    )
+
+    def shown(address: str) -> str:
+        context = ssl.create_default_context(cafile=roots)
+        context.set_alpn_protocols(["h2", "http/1.1"])
+        place = ("127.0.0.1", int(address.rpartition(":")[2]))
+        with (
+            socket.create_connection(place, 20) as plain,
+            context.wrap_socket(plain, server_hostname="localhost") as found,
+        ):
+            return ssl.DER_cert_to_PEM_cert(found.getpeercert(binary_form=True) or b"")
+
+    def pem(cert: trustme.LeafCert) -> str:
+        return ssl.DER_cert_to_PEM_cert(
+            ssl.PEM_cert_to_DER_cert(cert.cert_chain_pems[0].bytes().decode())
+        )
+
+    places = (served.address, served.http_address)
+    assert [shown(place) for place in places] == [pem(old)] * 2
+    written(folder, "key.pem", new.private_key_pem)
+    assert [shown(place) for place in places * 2] == [pem(old)] * 4
+    written(folder, "cert.pem", new.cert_chain_pems[0])
+    deadline = time.monotonic() + 60
+    for place in places:
+        while shown(place) != pem(new):
+            assert time.monotonic() < deadline
+    assert "serve.certificate_renewed" in served.log
 
 
 def test_a_token_does_not_travel_in_the_clear() -> None:

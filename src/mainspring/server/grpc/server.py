@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 
 from mainspring.errors import InvalidSetting
+from mainspring.server.certificate import Certificate
 from mainspring.server.counts import CallCounts
 from mainspring.server.grpc.calls import CallServer
 from mainspring.server.grpc.health import Health
@@ -95,11 +96,22 @@ class GrpcServer:
 
 
 def _credentials(settings: ServeSettings) -> Any:
+    """gRPC asks at each handshake whether there is another certificate."""
+    assert settings.tls_cert is not None
+    certificate = Certificate(settings.tls_cert, settings.tls_key)
+
+    def renewed() -> Any:
+        return _configuration(settings) if certificate.is_renewed() else None
+
+    return grpc.dynamic_ssl_server_credentials(
+        _configuration(settings), renewed, settings.client_ca is not None
+    )
+
+
+def _configuration(settings: ServeSettings) -> Any:
     assert settings.tls_cert is not None
     assert settings.tls_key is not None
     roots = None if settings.client_ca is None else read_file(settings.client_ca)
-    return grpc.ssl_server_credentials(
-        [(read_file(settings.tls_key), read_file(settings.tls_cert))],
-        root_certificates=roots,
-        require_client_auth=roots is not None,
+    return grpc.ssl_server_certificate_configuration(
+        [(read_file(settings.tls_key), read_file(settings.tls_cert))], root_certificates=roots
     )

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from uvicorn import Config, Server
 
 from mainspring.errors import InvalidSetting
+from mainspring.server.certificate import Certificate
 from mainspring.server.http.protocol import TimedProtocol
 from mainspring.server.http.request import HEAD_BYTES, Asgi
 from mainspring.server.listening import listen
@@ -110,4 +111,17 @@ def _config(app: Asgi, settings: ServeSettings) -> Config:
         config.load()
     except OSError as error:  # an ssl.SSLError is one
         raise InvalidSetting(f"the certificate or its key cannot be used: {error}") from error
+    if config.ssl is not None and settings.tls_cert is not None:
+        _renew(config.ssl, settings.tls_cert, settings.tls_key)
     return config
+
+
+def _renew(context: ssl.SSLContext, cert: str, key: str | None) -> None:
+    """At each handshake: is there another certificate? The connections after it have it then."""
+    certificate = Certificate(cert, key)
+
+    def look(*_: object) -> None:
+        if certificate.is_renewed():
+            context.load_cert_chain(cert, key)
+
+    context.set_servername_callback(look)
