@@ -1,6 +1,7 @@
 """`mainspring serve`: tasks, params, processes and states for callers in other languages.
 
 access/       who calls, and what he may do
+certificate.py  its certificate, and whether there is a renewed one
 console.py    the console below /console, and who is let in there
 counts.py     how many calls were answered, and how long they took
 door.py       one server process: its transports, its beginning and end
