@@ -100,7 +100,7 @@ def _credentials(settings: ServeSettings) -> Any:
     assert settings.tls_cert is not None
     certificate = Certificate(settings.tls_cert, settings.tls_key)
 
-    def renewed() -> Any:
+    def renewed() -> object:
         return _configuration(settings) if certificate.is_renewed() else None
 
     return grpc.dynamic_ssl_server_credentials(
@@ -108,7 +108,7 @@ def _credentials(settings: ServeSettings) -> Any:
     )
 
 
-def _configuration(settings: ServeSettings) -> Any:
+def _configuration(settings: ServeSettings) -> object:
     assert settings.tls_cert is not None
     assert settings.tls_key is not None
     roots = None if settings.client_ca is None else read_file(settings.client_ca)
