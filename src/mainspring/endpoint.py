@@ -9,6 +9,7 @@ loop, and read by its heart. It knows nothing of visits: layers make it, and the
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from datetime import UTC, datetime
 from mainspring.errors import EndpointAway
 from mainspring.failure_text import clean_text
 
+log = logging.getLogger("mainspring")
 # Bytes of a reason that others are shown.
 REASON_BYTES = 400
 # One that is away is tried after so long, and ever more rarely up to this (seconds).
@@ -53,11 +55,17 @@ class Endpoint:
         self._told.append(told)
 
     def left(self, error: EndpointAway) -> None:
-        """A run found it away. The first moment counts; the newest reason is shown."""
-        self.reason = str(error)
-        self.away_since = self.away_since or datetime.now(UTC)
+        """A run found it away. The first moment counts and is logged; the newest reason is shown."""
+        self.reason = self._why(error)
+        if self.away_since is None:
+            self.away_since = datetime.now(UTC)
+            log.warning("endpoint.away", extra={"endpoint": self.name, "reason": self.reason})
         if self._trying is None or self._trying.done():
             self._try_soon(max(self._rest, error.retry_after or 0.0))
+
+    def _why(self, error: Exception) -> str:
+        """What the error says, but not once more of whom."""
+        return str(error).removeprefix(f"{self.name}: ")
 
     def _try_soon(self, rest: float) -> None:
         self._trying = asyncio.get_running_loop().create_task(self._try(rest))
@@ -69,7 +77,7 @@ class Endpoint:
             try:
                 await self._probe()
             except EndpointAway as error:
-                self.reason = str(error)
+                self.reason = self._why(error)
                 rest = max(rest, error.retry_after or 0.0)
             except Exception as error:
                 self.reason = f"{type(error).__name__}: {error}"
@@ -86,6 +94,9 @@ class Endpoint:
         """A run had what it needed."""
         if self.most is None or self.is_away:
             return
+        if (since := self.away_since) is not None:
+            seconds = round((datetime.now(UTC) - since).total_seconds(), 1)
+            log.info("endpoint.back", extra={"endpoint": self.name, "seconds": seconds})
         self._rest, self.away_since = FIRST_TRIAL, None
         self.most = 2 * self.most if 2 * self.most < TRUSTED else None
         self._tell()

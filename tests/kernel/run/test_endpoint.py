@@ -83,6 +83,32 @@ async def test_a_timeout_within_a_handler_ends_its_own_run(
         await wait_until(lambda: len(ended) == 5)
 
 
+async def test_the_log_says_once_that_an_endpoint_is_away_and_once_that_it_is_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """S10: however many runs find it so; of whom is not said twice."""
+
+    async def probe() -> None:
+        raise EndpointAway("connection refused")
+
+    caplog.set_level("INFO", "mainspring")
+    endpoint = Endpoint("photos", probe)
+    for _ in range(3):
+        endpoint.left(EndpointAway("photos: connection refused"))
+    shown = endpoint.shown()
+    assert shown is not None
+    assert shown["reason"] == "connection refused"
+    endpoint.back()
+    endpoint.left(EndpointAway("photos: again"))  # back only in its own opinion
+    endpoint.back()
+    for _ in range(3):
+        endpoint.succeeded()
+    await endpoint.close()
+    away, again = [record.getMessage() for record in caplog.records]
+    assert away == "endpoint.away endpoint=photos reason=connection refused"
+    assert again.startswith("endpoint.back endpoint=photos seconds=")
+
+
 async def test_nothing_starts_while_its_endpoint_is_away(visits: Visits, database_url: str) -> None:
     """S10: it is one fact, so no visit is started, settled or counted; all run when it is back."""
     back = asyncio.Event()

@@ -7,7 +7,6 @@ calls at a time. `standing.py` decides, this file does; who speaks gRPC is given
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import UTC, datetime
@@ -35,7 +34,6 @@ from mainspring.entities.remote.items import (
 from mainspring.entities.remote.standing import Fate, Fault, Standing
 from mainspring.errors import EndpointAway, PutOff, StageFailed
 
-log = logging.getLogger("mainspring")
 CALL_BYTES = 1_000_000
 # A channel is made anew so often: certificates, tokens and addresses are read again (seconds).
 REMADE_EVERY = 600.0
@@ -231,8 +229,6 @@ class StagePeer:
             after, text = self.standing.rest(after), f"overloaded: {error}"
         elif error.fault is Fault.DEADLINE:
             text = f"it hangs: {self.standing.deadlines} calls in a row had no answer in time ({error})"
-        if not self.endpoint.is_away:
-            log.warning("stage_service.away", extra={"service": self.name, "error": text})
         self.endpoint.left(EndpointAway(text, retry_after=after))
         self.pump_soon()
 
