@@ -13,9 +13,9 @@ from mainspring import Mainspring
 from mainspring.errors import InvalidSetting, NotFound
 from mainspring.jobs import bulk, operation
 from mainspring.jobs.bulk import PutBackOrder
-from mainspring.kernel.layer import ItemResult, OperationKind, OperationPage
 from mainspring.operate.history import HistoryFilter
 from mainspring.operate.parked import ParkedFilter
+from mainspring.operation_kind import ItemResult, OperationKind, OperationPage
 from mainspring.testing import WorkerProcess, run_until_idle, wait_until
 from mainspring.testing.idle import FAST_SETTINGS
 from visits import QUEUE, Visits

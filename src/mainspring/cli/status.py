@@ -14,7 +14,8 @@ from mainspring.cli import options, show
 from mainspring.cli.queues import COLUMNS, SHOWN, left_out, queue_row, shown_queues
 from mainspring.cli.target import ask_host, existing
 from mainspring.host import DatabaseHost
-from mainspring.operate.doctor import BREAKERS, UNSERVED
+from mainspring.operate.breakers import BREAKERS
+from mainspring.operate.doctor import UNSERVED
 from mainspring.operate.status import AwayEndpoint, HangingRun, Status
 from mainspring.phrases import counted
 from mainspring.processes.operate.actors import Counts

@@ -33,10 +33,7 @@ from mainspring.kernel import (
     Again,
     Alone,
     Done,
-    ItemResult,
     Offer,
-    OperationKind,
-    OperationPage,
     Outcome,
     QueueSettings,
     RetryPolicy,
@@ -45,6 +42,7 @@ from mainspring.kernel import (
     own_queue,
     shard_of,
 )
+from mainspring.operation_kind import ItemResult, OperationKind, OperationPage
 
 OPERATION = "crawl"
 QUEUE = "mainspring.crawl"

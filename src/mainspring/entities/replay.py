@@ -25,7 +25,7 @@ from mainspring.entities.resend import find_consumer, waits
 from mainspring.entities.statements import SQL
 from mainspring.errors import InvalidSetting
 from mainspring.jobs import Operation, start_operation
-from mainspring.kernel import ItemResult, OperationKind, OperationPage
+from mainspring.operation_kind import ItemResult, OperationKind, OperationPage
 
 log = logging.getLogger("mainspring")
 OPERATION = "replay"

@@ -31,15 +31,13 @@ from mainspring.kernel import (
     Again,
     Alone,
     Done,
-    ItemResult,
-    OperationKind,
-    OperationPage,
     Outcome,
     QueueSettings,
     RetryPolicy,
     Run,
     own_queue,
 )
+from mainspring.operation_kind import ItemResult, OperationKind, OperationPage
 from mainspring.phrases import nearest
 
 OPERATION = "resend"

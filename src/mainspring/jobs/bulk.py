@@ -13,7 +13,6 @@ from mainspring.db.database import Database
 from mainspring.db.tx import Tx
 from mainspring.errors import InvalidSetting
 from mainspring.jobs import task_orders
-from mainspring.kernel import ItemResult, OperationKind, OperationPage
 from mainspring.operate import (
     FINAL,
     HistoryFilter,
@@ -31,6 +30,7 @@ from mainspring.operate import (
     restart_parked,
     search_history,
 )
+from mainspring.operation_kind import ItemResult, OperationKind, OperationPage
 
 _MISSED = "it was no longer parked, or somebody had it locked"
 _LIVE = "a task with its key is live"

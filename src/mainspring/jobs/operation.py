@@ -32,8 +32,6 @@ from mainspring.kernel import (
     Alone,
     Done,
     Offer,
-    OperationKind,
-    OperationPage,
     Outcome,
     QueueSettings,
     RetryPolicy,
@@ -45,6 +43,7 @@ from mainspring.kernel import (
     read_now,
 )
 from mainspring.operate import ParkedPlace, record_order, restart_parked
+from mainspring.operation_kind import OperationKind, OperationPage
 from mainspring.phrases import nearest
 
 QUEUE = "mainspring.operation"

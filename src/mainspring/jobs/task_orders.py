@@ -10,7 +10,6 @@ from typing import TypeVar
 from mainspring.db.database import Database
 from mainspring.db.tx import Tx
 from mainspring.errors import InvalidSetting
-from mainspring.kernel import ItemResult, OperationKind, OperationPage
 from mainspring.operate import (
     CallFilter,
     ParkedPlace,
@@ -19,6 +18,7 @@ from mainspring.operate import (
     make_due,
     page_calls,
 )
+from mainspring.operation_kind import ItemResult, OperationKind, OperationPage
 
 REASON = "cancelled by an operator"
 _MISSED = "it had ended, or it runs now, or somebody had it locked"

@@ -37,11 +37,8 @@ if TYPE_CHECKING:
     from mainspring.kernel.layer import (
         Chore,
         HeldVisit,
-        ItemResult,
         Layer,
         NewlyParked,
-        OperationKind,
-        OperationPage,
     )
     from mainspring.kernel.limits.breaker import Breaker
     from mainspring.kernel.offer import Offer, copy_visits, offer_new_visits, offer_visits
@@ -120,7 +117,7 @@ else:
     __getattr__ = on_demand(
         __name__,
         {
-            "layer": "Chore HeldVisit ItemResult Layer NewlyParked OperationKind OperationPage",
+            "layer": "Chore HeldVisit Layer NewlyParked",
             "limits.breaker": "Breaker",
             "offer": "Offer copy_visits offer_visits offer_new_visits",
             "outcome": "Again Alone Cancelled DONE Done Expired Failed Outcome Parked Postponed Retry "

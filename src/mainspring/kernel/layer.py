@@ -7,16 +7,15 @@ here is optional: a layer writes the methods that it needs, and inherits the res
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from mainspring.db.database import Connection, Database
 from mainspring.db.sql import Steps
 from mainspring.kernel.settings import DEFAULT_POOL, QueueSettings
 from mainspring.kernel.visit import Run
+from mainspring.operation_kind import OperationKind
 
 
 class NewlyParked(NamedTuple):
@@ -39,47 +38,6 @@ class HeldVisit(NamedTuple):
     overdue: bool  # its work timeout has passed
     orphaned: bool  # its holder is dead
     payload: str | None  # of one that is overdue
-
-
-@dataclass(frozen=True, slots=True)
-class ItemResult:
-    """What a step did to one item."""
-
-    queue: str
-    key: str
-    error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class OperationPage:
-    """The items of a step, and where the next one begins (JSON); None: this step is the last.
-
-    A step that goes slowly waits after its items; one without items that is not the last only waits.
-    """
-
-    items: Sequence[Any]
-    position: str | None
-    wait: float = 0.0  # seconds before the next step
-    why: str | None = None  # what it waits for
-
-
-@dataclass(frozen=True, slots=True)
-class OperationKind:
-    """A kind of operation. `order` is the dataclass that says what is asked; it is kept as JSON.
-
-    `freeze` fixes the order at its start, so that what happens later does not widen it. `count`
-    estimates the items, `page` reads some, `apply` changes them in the settling transaction.
-    """
-
-    name: str
-    order: type
-    freeze: Callable[[Any, datetime], Any]
-    count: Callable[[Database, Any, Any], Awaitable[int | None]]
-    page: Callable[[Database, Any, Any, str | None, int], Awaitable[OperationPage]]
-    apply: Callable[[Database, Any, Any, Sequence[Any]], Awaitable[list[ItemResult]]]
-    counted: bool = (
-        False  # items are only counted: there may be millions, and each is seen elsewhere
-    )
 
 
 class Chore(Protocol):

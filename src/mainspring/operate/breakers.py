@@ -5,6 +5,7 @@ An order reaches every worker at once by a notification, and at its next beat wi
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 import msgspec
@@ -18,6 +19,7 @@ from mainspring.operate.statements import SQL
 from mainspring.phrases import counted, instant
 
 LISTED_MOST = 1000
+BREAKERS = 5  # so many that are not closed are named at a glance
 
 
 class OpenBreaker(msgspec.Struct, frozen=True):
@@ -83,3 +85,12 @@ async def close_breaker(
     if await tx.first(SQL["close_breaker"], ChangedQueue, name=queue, group=group or "") is None:
         of = f"queue {queue!r}" if group is None else f"group {group!r} of queue {queue!r}"
         raise NotFound(f"the breaker of {of} is not open")
+
+
+def told(breakers: Sequence[OpenBreaker]) -> Iterator[tuple[str, str]]:
+    """What the doctor says of those that are not closed, and what to do."""
+    for breaker in breakers[:BREAKERS]:
+        yield breaker.text, "see whom it calls; to go on at once: mainspring queues close-breaker"
+    if (more := len(breakers) - BREAKERS) > 0:
+        text = f"{counted(more, 'more breaker', 'is', 'are')} not closed"
+        yield text, "mainspring queues breakers lists them"

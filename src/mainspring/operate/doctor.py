@@ -18,6 +18,7 @@ from mainspring.db.schema.migrate import migrations, read_schema
 from mainspring.errors import MissingRights
 from mainspring.kernel import DEFAULT_POOL, OWN, REMOTE, WorkerSettings
 from mainspring.operate import rights
+from mainspring.operate.breakers import told
 from mainspring.operate.invariants import InvariantReport, look
 from mainspring.operate.statements import SQL
 from mainspring.operate.status import Status, read_status
@@ -30,7 +31,6 @@ LAG_SECONDS = 60.0
 CLOCK_SECONDS = 1.0
 DEAD_ROWS = 100_000
 VIOLATIONS = 20
-BREAKERS = 5  # so many that are not closed are named
 UNSERVED = 20  # queues that are named one by one
 
 
@@ -312,23 +312,16 @@ def judge_dead_rows(tables: Iterable[DeadRows]) -> Iterator[Finding]:
 
 def judge_status(status: Status) -> Iterator[Finding]:
     """Lag, and queues that nobody serves."""
-    lag = status.lag_seconds
-    late = lag > LAG_SECONDS
+    late = status.lag_seconds > LAG_SECONDS
     remedy = "mainspring status shows where; add workers, or ask mainspring why" if late else ""
-    text = f"the oldest due visit has waited {lag:.1f} s"
+    text = f"the oldest due visit has waited {status.lag_seconds:.1f} s"
     yield Finding("lag", "warn" if late else "ok", text, remedy)
     for away, workers in status.away:
-        remedy = (
-            "see that it is up, and that its address and credentials are right; it is tried again"
-        )
         text = f"{away.text} (so {counted(workers, 'worker')} found); {', '.join(away.queues)} wait"
+        remedy = "see that it is up, and its address and credentials are right; it is tried again"
         yield Finding("away", "warn", text, remedy)
-    for breaker in status.breakers[:BREAKERS]:
-        remedy = "see whom it calls; to go on at once: mainspring queues close-breaker"
-        yield Finding("breaker", "warn", breaker.text, remedy)
-    if (more := len(status.breakers) - BREAKERS) > 0:
-        text = f"{counted(more, 'more breaker', 'is', 'are')} not closed"
-        yield Finding("breaker", "warn", text, "mainspring queues breakers lists them")
+    for text, remedy in told(status.breakers):
+        yield Finding("breaker", "warn", text, remedy)
     for queue in (queue for queue in status.queues if queue.is_full):
         text = f"queue {queue.name!r} is full: it lets {queue.waiting_max} visits wait, and refuses more"
         remedy = "add workers, or let more wait: mainspring queues limit QUEUE --waiting-max"
@@ -338,12 +331,11 @@ def judge_status(status: Status) -> Iterator[Finding]:
         text = f"{counted(more, 'more queue')} beside these have visits that no worker knows"
         yield Finding("unserved", "warn", text, "mainspring queues list shows them first")
     for queue in status.unserved[:UNSERVED]:
-        waiting = queue.waits
-        text = f"{waiting} in queue {queue.name!r}, which no worker knows"
+        text = f"{queue.waits} in queue {queue.name!r}, which no worker knows"
         remedy = "start a worker that declares it; if it was renamed, say so: was=[the old name]"
         if queue.name.startswith(OWN):
             pool = queue.name.partition("@")[2] or DEFAULT_POOL
-            text = f"{waiting} in {queue.name!r}, and no worker is in pool {pool!r}"
+            text = f"{queue.waits} in {queue.name!r}, and no worker is in pool {pool!r}"
             remedy = f"start a worker with --pool {pool}; operations move to any that starts"
         yield Finding("unserved", "warn", text, remedy)
 

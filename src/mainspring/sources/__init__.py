@@ -15,6 +15,7 @@ apply/     records become effects, and effects one transaction with the offset
 read/      who reads which partition, and until when
 operate/   questions and orders of operators
 layer.py   sources as a layer of the worker
+statements.py  the statements of all rooms by name
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from mainspring.kernel.run import run_log
 from mainspring.kernel.run.buffer import Buffer
 from mainspring.kernel.run.doubted import Doubted
 from mainspring.kernel.run.hanging import Hanging
+from mainspring.kernel.run.own_slots import OwnSlots
 from mainspring.kernel.run.suspects import Suspects
 from mainspring.kernel.run.suspended import Suspended, running
 from mainspring.kernel.visit import Run, Tokens, Visit
@@ -58,7 +59,7 @@ class Runner:
         self._idle: list[asyncio.Future[None]] = []  # slots that wait for a visit
         self._slots: set[asyncio.Task[None]] = set()
         self._beside: set[asyncio.Task[None]] = set()  # more of them, for queues that need none
-        self._own: set[asyncio.Task[None]] = set()  # of queues that have slots of their own
+        self._own = OwnSlots(self._execute, self.fill)
         self._alarm: asyncio.TimerHandle | None = None
         self.suspects = Suspects(buffer)
         self.hanging = Hanging(buffer.tuning, self._go_on_without)
@@ -112,7 +113,7 @@ class Runner:
                 await waiter
                 continue
             if run.settings.slots is not None:
-                self._run_apart(run)
+                self._own.start(run)
                 continue
             run, suspended = await self._execute(run, slot)
             if run.hangs:
@@ -120,18 +121,6 @@ class Runner:
             if suspended is None and clock.local() - self._yielded_at > self._tuning.yield_every:
                 await asyncio.sleep(0)
                 self._yielded_at = clock.local()
-
-    def _run_apart(self, run: Run) -> None:
-        """In a slot of its queue's own, from its start on: a handler may keep its task in mind."""
-
-        async def execute() -> None:
-            await self._execute(run, own)
-            self.fill()  # its queue has a slot again
-
-        own = asyncio.get_running_loop().create_task(execute(), name="mainspring.own_slot")
-        run.enter(own)
-        self._own.add(own)
-        own.add_done_callback(self._own.discard)
 
     async def _execute(self, run: Run, slot: asyncio.Task[None]) -> tuple[Run, Suspended | None]:
         """Run a visit, and those that follow it at once. Returns the last, and what was left of it if it
@@ -295,7 +284,7 @@ class Runner:
 
     def _go_on_without(self, run: Run) -> None:
         """It hangs from now on: its slot is others'."""
-        for slots in (self._slots, self._beside, self._own):
+        for slots in (self._slots, self._beside, self._own.tasks):
             slots.discard(run.slot)
         error = asyncio.CancelledError()
         outcome = outcome_of_error(run, error) if run.stopped is not None else None
@@ -386,7 +375,7 @@ class Runner:
     async def ended(self, timeout: float) -> bool:
         """Wait until all slots have ended, but those whose runs hang, or have come to hang meanwhile."""
         deadline = clock.local() + timeout
-        while slots := (self._slots | self._beside | self._own) - self.hanging.slots:
+        while slots := (self._slots | self._beside | self._own.tasks) - self.hanging.slots:
             left = deadline - clock.local()
             if left <= 0:
                 return False
@@ -407,6 +396,5 @@ def begin(run: Run) -> Suspended | Outcome:
     try:
         first = in_context(coroutine.send, None)
     except StopIteration as end:
-        outcome: Outcome = end.value
-        return outcome
+        return end.value  # type: ignore[no-any-return]
     return Suspended(coroutine, in_context, first)

@@ -19,7 +19,8 @@ import msgspec
 from mainspring.db.database import Connection, Database
 from mainspring.errors import InvalidSetting, NotFound
 from mainspring.jobs import OPERATIONS, Operation, start_operation
-from mainspring.kernel import BACKGROUND_BELOW, ItemResult, OperationKind, OperationPage
+from mainspring.kernel import BACKGROUND_BELOW
+from mainspring.operation_kind import ItemResult, OperationKind, OperationPage
 from mainspring.processes.commit.visits import NewVisit
 from mainspring.processes.operate.asked import PacedOrder, ask_for, paced_page, page_of
 from mainspring.processes.operate.search import FoundProcess, ProcessFilter, search
