@@ -24,18 +24,18 @@ MOST = {
     "entities": 84,  # fields and states of stages elsewhere are anything
     "foreign": 15,  # a user's types are anything
     "jobs": 5,
-    "kernel": 60,
+    "kernel": 49,
     "mainspring_django": 7,  # arguments of Django's tasks, and what they return
     "operate": 8,
-    "processes": 63,
-    "reactive": 13,  # AnyParam, where a param of any kind is taken
-    "server": 29,
+    "processes": 60,
+    "reactive": 10,  # AnyParam, where a param of any kind is taken
+    "server": 28,
     "sources": 5,
     "stage_client": 3,
-    "stage_service": 20,
+    "stage_service": 17,
     "tasks": 23,
-    "testing": 29,
-    "top": 44,
+    "testing": 27,
+    "top": 55,  # orders of bulk operations are what each layer makes of them
 }
 
 
@@ -92,6 +92,7 @@ def test_any_is_used_no_more_than_before() -> None:
         found[package] += uses_of_any(tree)
     over = {package: count for package, count in found.items() if count > MOST.get(package, 0)}
     assert not over, f"more than allowed: {over}"
+    assert found.total() < 600  # in all
 
 
 @pytest.mark.parametrize("look", [untyped_connections, numbered_columns])
