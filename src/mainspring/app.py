@@ -12,7 +12,17 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar, Unpack, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    ParamSpec,
+    TypeAlias,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
 
 from mainspring.db.caller import Caller, SyncCaller
 from mainspring.db.database import Database, probe
@@ -62,6 +72,12 @@ from mainspring.scheduling import AnyCall, Schedules
 from mainspring.sources.declare.broker import RecordBroker
 from mainspring.sources.declare.source import MapRecord, RecordSource
 from mainspring.sources.declare.source import source as declare_source
+from mainspring.tasks.declare.batch import (
+    BatchDecorator,
+    BatchFunction,
+    BatchOptions,
+    declare_batch,
+)
 from mainspring.tasks.declare.handle import CallLookup, Handle, own_id
 from mainspring.tasks.declare.options import check_priority
 from mainspring.tasks.declare.promise import Promise
@@ -124,6 +140,7 @@ class Mainspring(DatabaseHost, Advancing):
         self.registry = Registry(self)
         self.sealing = None if cipher is None else Sealing(cipher)
         self._enqueuer = Enqueuer(self.pools, self.tasks, self.hooks, self.registry.former)
+        self.batches: dict[str, BatchFunction] = {}
         self.kinds: dict[str, AnyKind] = {}
         self.reactive_tasks: dict[str, ReactiveTask] = {}
         self.params: dict[str, AnyParam] = {}
@@ -251,6 +268,38 @@ class Mainspring(DatabaseHost, Advancing):
         if function is None:
             return lambda f: self._declare(f, settings)
         return self._declare(function, settings)
+
+    def batch_task(
+        self, *, size: int = 100, wait: Seconds | None = None, **settings: Unpack[BatchOptions]
+    ) -> BatchDecorator:
+        """Declare a task whose function takes many calls at once, as a list of items.
+
+            @app.batch_task(size=100)
+            async def index(pages: list[Page]) -> list[int | Exception]: ...
+
+            await index.enqueue(Page(...))
+
+        It returns a result for each item, or an exception instance that is the failure of that one; None:
+        all are done. If it raises, it is called again for halves, down to the item that is bad. A second
+        parameter `list[Context]` gets the contexts of the items. `size`: items at most. `wait`: seconds to
+        wait for more; without it a batch is what is there. The other settings are those of a task, and
+        count calls.
+        """
+
+        def add(function: Callable[..., object]) -> object:
+            given = self._in_pool(settings)
+            name = str(given.get("name") or getattr(function, "__name__", ""))
+            seconds = wait.total_seconds() if isinstance(wait, timedelta) else wait
+            batch, one = declare_batch(name, function, Context, size=size, wait=seconds)
+            if (known := self.batches.get(name)) is not None and known.function is not function:
+                raise DuplicateTask(
+                    f"task {name!r} is declared twice; give one of them another name"
+                )
+            task = self._declare(one, given) if known is None else self.tasks[name]
+            self.batches[name] = batch
+            return task
+
+        return cast("BatchDecorator", add)
 
     def _declare(
         self, function: Callable[..., object], given: dict[str, Any]

@@ -27,7 +27,7 @@ def layers_of(
     app: Mainspring, database: Database, worker: WorkerPort, settings: WorkerSettings
 ) -> list[Layer]:
     """The layers of one worker; those that the user added come after ours."""
-    tasks = TaskLayer(database, worker, app.tasks, app.hooks, settings=settings)
+    tasks = TaskLayer(database, worker, app.tasks, app.hooks, app.batches, settings=settings)
     processes = ProcessLayer(database, worker, app.registry, tasks)
     entities = EntityLayer(database, worker, app.kinds, settings, stage_calls)
     reactive = ReactiveLayer(database, worker, app, tasks.executor.call, pool=settings.pool)

@@ -9,6 +9,8 @@ from mainspring.db.database import Database
 from mainspring.hooks.layer import HookLayer
 from mainspring.hooks.registry import Hooks
 from mainspring.kernel import QueueSettings, Run, WorkerPort, WorkerSettings
+from mainspring.tasks.batches.collector import Collector
+from mainspring.tasks.declare.batch import BatchFunction
 from mainspring.tasks.declare.task import Task
 from mainspring.tasks.helpers.helpers import Helpers
 from mainspring.tasks.run.connections import Connections
@@ -28,6 +30,7 @@ class TaskLayer(HookLayer):
         worker: WorkerPort,
         tasks: Mapping[str, Task[..., object]],
         hooks: Hooks,
+        batches: Mapping[str, BatchFunction],
         *,
         settings: WorkerSettings,
     ) -> None:
@@ -35,6 +38,8 @@ class TaskLayer(HookLayer):
         self._database = database
         self._worker = worker
         self._tasks = tasks
+        self._batches = batches
+        self._collectors: dict[str, Collector] = {}
         self._pool = settings.pool
         self.connections = Connections(database, worker)
         self.executor = Executor(self.connections, threads=settings.concurrency, around=self.around)
@@ -46,11 +51,12 @@ class TaskLayer(HookLayer):
     def queue(self, task: Task[..., object]) -> QueueSettings:
         """The queue of one task."""
         if task.settings.executor == "process":
-            queue = self.around_all(self.helpers.queue(task))
-            sealing = task.signature.sealing
-            return (
-                queue if sealing is None else replace(queue, handler=sealing.sealed(queue.handler))
+            return _sealed(task, self.around_all(self.helpers.queue(task)))
+        if (batch := self._batches.get(task.name)) is not None:
+            collector = self._collectors.setdefault(
+                task.name, Collector(batch, task, self.connections)
             )
+            return _sealed(task, self.around_all(collector.queue()))
         handler = never_run if task.settings.remote else self.executor.handler(task)
         return queue_settings(task, handler)
 
@@ -68,8 +74,16 @@ class TaskLayer(HookLayer):
         self.connections.in_use.cut(threads_only=threads_only)
 
     async def close(self) -> None:
+        for collector in self._collectors.values():
+            await collector.close()
         await self.helpers.close()
         await self.connections.progress.close()
         self.executor.close()
         await self.connections.close()
         await super().close()
+
+
+def _sealed(task: Task[..., object], queue: QueueSettings) -> QueueSettings:
+    """The queue; where payloads are encrypted, so are the texts of failures."""
+    sealing = task.signature.sealing
+    return queue if sealing is None else replace(queue, handler=sealing.sealed(queue.handler))

@@ -1,5 +1,6 @@
 """Declaring tasks: the decorator, the signature, the handle and the promise of a call.
 
+batch.py      a function that takes many calls at once
 calls.py      the types of a call that a decider records, for type checkers
 habits.py     words of other libraries, answered with those of this one
 handle.py     a call that was enqueued: its state and its result
