@@ -59,7 +59,7 @@ def test_every_module_is_imported_without_what_windows_lacks() -> None:
 def test_a_server_elsewhere_is_used_from_there(database_url: str) -> None:
     ran = python("-c", USE, MAINSPRING_URL=database_url)
     assert (ran.stdout, ran.stderr) == ("8\n8\n", "")
-    asked = python("-c", USE, "status", "--url", database_url)
+    asked = python("-c", USE, "status", "--url", database_url, USERNAME="somebody")
     assert (asked.returncode, "double" in asked.stdout) == (0, True), asked.stderr
 
 
