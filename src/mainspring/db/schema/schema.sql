@@ -3343,7 +3343,8 @@ CREATE TABLE mainspring.external (
     kind mainspring.external_kind NOT NULL,
     name text COLLATE pg_catalog."C",
     due_at timestamp with time zone,
-    child uuid
+    child uuid,
+    since bigint
 );
 
 CREATE TABLE mainspring.history_run (
@@ -4021,6 +4022,7 @@ CREATE TABLE mainspring.signal (
     sent_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
     taken_by uuid,
     taken_generation integer,
+    again boolean DEFAULT false NOT NULL,
     CONSTRAINT signal_id_check CHECK (((id <> ''::text) AND (octet_length(id) <= 200))),
     CONSTRAINT signal_name_check CHECK (((name <> ''::text) AND (octet_length(name) <= 200)))
 );

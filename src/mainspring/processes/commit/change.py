@@ -63,6 +63,7 @@ class Waiting(msgspec.Struct):
     seconds: float | None = None
     until: datetime | None = None
     child: str | None = None
+    now: bool = False  # takes only signals that are sent from here on
 
 
 class NewProcess(msgspec.Struct, frozen=True):

@@ -85,6 +85,7 @@ def wait_outside(batch: CommitBatch, changes: list[TaskChange]) -> Steps[None]:
                 "name": waiting.name,
                 "due_at": due_at,
                 "child": waiting.child,
+                "now": waiting.now,
             }
         )
         kinds = ["await"] if waiting.kind == "signal" else []

@@ -28,6 +28,7 @@ MOST_SECONDS = 36_525 * 86_400.0
 class _Signal(msgspec.Struct):
     name: str
     timeout: float | None = None
+    now: bool = False  # one that is sent from here on
 
 
 class _Sleep(msgspec.Struct):
@@ -63,7 +64,9 @@ def _begin_waiting(task_input: TaskInput) -> TaskChange:
     match task_input.actor:
         case "@signal":
             signal = msgspec.json.decode(args, type=_Signal)
-            change.waiting = Waiting("signal", signal.name, _checked(signal.timeout))
+            change.waiting = Waiting(
+                "signal", signal.name, _checked(signal.timeout), now=signal.now
+            )
         case "@sleep":
             sleep = msgspec.json.decode(args, type=_Sleep)
             if sleep.until is not None and sleep.until.tzinfo is None:
@@ -113,6 +116,7 @@ class ExternalTask(NamedTuple):
     result: str | None
     error: str | None
     actor: str
+    since: int | None  # the last signal that it does not take, which came before it waited
 
 
 class WaitingSignal(NamedTuple):
@@ -122,6 +126,8 @@ class WaitingSignal(NamedTuple):
     name: str
     id: str
     payload: str
+    no: int
+    again: bool  # taken once, and given back by a restart
 
 
 def closing_of(
@@ -150,8 +156,9 @@ def closing_of(
     )
     if waits.kind == "child":
         return _closed_by_child(change, waits)
-    if waits.kind == "signal" and signals:
-        signal = signals.pop(0)
+    taken = (s for s in signals if waits.since is None or s.no > waits.since or s.again)
+    if waits.kind == "signal" and (signal := next(taken, None)) is not None:
+        signals.remove(signal)
         change.signal, change.result = (signal.name, signal.id), signal.payload
         return change
     if waits.due_at is None or waits.due_at > now or waits.task not in timers:

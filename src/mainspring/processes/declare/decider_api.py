@@ -107,8 +107,18 @@ class Signal(Generic[T]):
 
         One that came early is kept and taken. Each signal is taken once.
         """
+        return self._wait(timeout, {})
+
+    def now(self, *, timeout: timedelta | float | None = None) -> Promise[T]:
+        """A promise of the next such signal that is sent while this waits: none that was kept is taken.
+
+        Whoever sends one while nobody waits so has sent it in vain (unless somebody calls `.wait()`).
+        """
+        return self._wait(timeout, {"now": True})
+
+    def _wait(self, timeout: timedelta | float | None, more: dict[str, object]) -> Promise[T]:
         limit = None if timeout is None else seconds("timeout", timeout)
-        args = {"name": self.name, "timeout": limit}
+        args = {"name": self.name, "timeout": limit, **more}
         return current(f"signal {self.name!r}").builtin("@signal", args)
 
     def encode(self, value: object) -> str:

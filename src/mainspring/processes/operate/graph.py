@@ -158,7 +158,8 @@ def label(task: GraphTask) -> str:
     if task.actor == "@leave" and task.about is not None:
         text += f" of scope {task.about!r}"
     if task.external == "signal":
-        text += f" for signal {task.signal!r}"
+        now = " from now on" if task.about is not None else ""
+        text += f" for signal {task.signal!r}{now}"
     if task.sent_at is not None:
         by = f" by {task.sent_by}" if task.sent_by else ""
         text += f" {task.signal!r} sent{by} at {task.sent_at:%Y-%m-%d %H:%M:%S}Z"

@@ -71,6 +71,7 @@ class WaitingTask(NamedTuple):
     error: str | None  # JSON
     external: str | None
     signal: str | None
+    now: bool  # it takes only a signal that is sent from now on
     due_at: datetime | None
     child: str | None
     queue: str | None  # of its visit
@@ -115,7 +116,8 @@ def external_cause(task: WaitingTask) -> ProcessCause | None:
     until = "" if task.due_at is None else f" until {instant(task.due_at)}"
     match task.external:
         case "signal":
-            text = f"it waits for the signal {task.signal!r}{until}"
+            kept = ", one that is sent from now on" if task.now else ""
+            text = f"it waits for the signal {task.signal!r}{kept}{until}"
             return ProcessCause("waiting_for_signal", text, task.id)
         case "timer":
             return ProcessCause("waiting_for_timer", f"it sleeps{until}", task.id)

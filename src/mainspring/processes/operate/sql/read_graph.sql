@@ -9,7 +9,8 @@ select t.id::text, t.created_by::text, t.promise::text, t.actor, t.state::text, 
   ) as inputs,
   s.sent_by, s.sent_at,
   case t.actor when '@some_of' then t.args::text
-    when '@leave' then (select c.name from mainspring.scope c where c.id = t.scope_id) end as about
+    when '@leave' then (select c.name from mainspring.scope c where c.id = t.scope_id)
+    else x.since::text end as about
 from mainspring.task t
 left join mainspring.external x on x.task = t.id
 left join mainspring.signal s on s.process_id = t.process_id and s.taken_by = t.id

@@ -5,6 +5,6 @@ with forgotten as (
   where process_id = %(process_id)s::uuid and taken_by = any(%(tasks)s::uuid[]) and %(fresh)s::boolean
 )
 update mainspring.signal
-set taken_by = null, taken_generation = null
+set taken_by = null, taken_generation = null, again = true
 where process_id = %(process_id)s::uuid and taken_by = any(%(tasks)s::uuid[]) and not %(fresh)s::boolean
 returning id
