@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from mainspring.kernel.retry import RetryPolicy
     from mainspring.processes.declare.call_off import call_off
     from mainspring.processes.declare.decider_api import Signal, gather, scope, set_attrs, sleep
+    from mainspring.processes.declare.flow import choose, every, repeat_until
     from mainspring.processes.declare.handle import ProcessHandle
     from mainspring.processes.declare.process import Process
     from mainspring.processes.declare.races import First, first_of, first_success, some_of
@@ -103,11 +104,14 @@ __all__ = [
     "Untouched",
     "Update",
     "call_off",
+    "choose",
+    "every",
     "first_of",
     "first_success",
     "gather",
     "now",
     "one_by_one",
+    "repeat_until",
     "scope",
     "set_attrs",
     "sleep",
@@ -133,6 +137,7 @@ if not TYPE_CHECKING:  # else every name would be there for a type checker
             "processes.operate.search": "ProcessFilter",
             "processes.declare.decider_api": "Signal gather scope set_attrs sleep",
             "processes.declare.call_off": "call_off",
+            "processes.declare.flow": "choose every repeat_until",
             "processes.declare.races": "First first_of first_success some_of",
             "reactive.declare.context": "ReactiveRun",
             "tasks.run.context": "Context",

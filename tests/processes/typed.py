@@ -7,6 +7,7 @@ from typing import assert_type
 
 from mainspring import Context, Handle, Mainspring
 from mainspring.processes.declare.decider_api import gather, sleep
+from mainspring.processes.declare.flow import choose, every, repeat_until
 from mainspring.processes.declare.handle import ProcessHandle
 from mainspring.processes.declare.races import First, first_of, first_success, some_of
 from mainspring.tasks.declare.promise import Outcome, Promise
@@ -46,6 +47,11 @@ def order(number: int) -> Promise[str]:
     assert_type(first_success([amount, amount], others="go_on"), Promise[First[int]])
     assert_type(some_of(2, amount, amount), Promise[list[First[int]]])
     assert_type(receipt.compensate(charge, 1), Promise[str])
+    branches = {True: lambda: charge(1, 2), False: lambda: finish(receipt, amount)}
+    assert_type(choose(approved.wait(), branches), Promise[str])
+    assert_type(choose(approved.wait(), {True: lambda: price("a")}, failed=lambda: 3), Promise[int])
+    assert_type(repeat_until(lambda: price("tea"), every=3), Promise[int])
+    assert_type(every(3, lambda: price("tea"), until=amount), Promise[None])
     return finish(receipt, amount)
 
 
@@ -106,6 +112,12 @@ async def main() -> None:
     assert_type(await handle.result(), str)
     assert_type(slow.start_sync(1).result_sync(), str)
     assert_type(await (await plain.start(1)).result(), int)
+
+
+def wrong_bodies() -> None:
+    choose(approved.wait(), {"yes": lambda: price("a")})  # error: dict-item
+    repeat_until(price("tea"))  # error: arg-type
+    every(3, price("tea"), until=price("tea"))  # error: arg-type
 
 
 def wrong() -> None:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TYPED = Path(__file__).parents[1] / "typed.py"
 
 
@@ -24,10 +26,11 @@ def test_calls_are_typed_as_promises_and_results_as_values() -> None:
     assert reported == expected, found.stdout
 
 
-def test_the_code_of_the_guide_passes_a_strict_checker(tmp_path: Path) -> None:
+@pytest.mark.parametrize("guide", ["processes.md", "process-patterns.md"])
+def test_the_code_of_the_guide_passes_a_strict_checker(guide: str, tmp_path: Path) -> None:
     """P1: loops that return a value or a promise, contexts, scopes and children, as the page has them."""
     root = TYPED.parents[2]
-    page = (root / "docs" / "guides" / "processes.md").read_text()
+    page = (root / "docs" / "guides" / guide).read_text()
     program = tmp_path / "guide.py"
     program.write_text("\n".join(re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)))
     found = subprocess.run(

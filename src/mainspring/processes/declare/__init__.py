@@ -3,6 +3,7 @@
 call_off.py     a step of a process ends a part of it, while the rest goes on
 decider_api.py  what a decider can say besides calling tasks: wait, join, race, enclose,
                 remember
+flow.py         choices, loops and reminders without a function of their own for every body
 handle.py       A process that was started: where it is, what it came to, and messages to it
 process.py      a decider whose calls start processes, and steps inside of one
 races.py        the first end of several promises, the first success, some of many

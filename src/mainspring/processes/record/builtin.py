@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from mainspring.processes.record import flow
 from mainspring.processes.record.arguments import PromiseInput, outcome_json
 from mainspring.processes.record.decision import Decision
 from mainspring.processes.record.map import decide_chunk
@@ -24,6 +25,12 @@ def decide(actor: str, args: str, inputs: Sequence[PromiseInput]) -> Decision:
         case "@leave":
             values = _values(args, inputs)
             return Decision(result=values[0] if values else None)
+        case "@choose":
+            return flow.choose(args, inputs)
+        case "@repeat":
+            return flow.repeat(args, inputs)
+        case "@every":
+            return flow.every(args, inputs)
         case "@pass_on":
             return _passed_on(inputs[0])
     raise ValueError(f"{actor!r} is not decided from its inputs alone")

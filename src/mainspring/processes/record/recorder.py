@@ -153,6 +153,7 @@ class Recorder:
         inputs: Sequence[Promise[object]] = (),
         kind: str = "value",
         after: Sequence[Promise[object]] = (),
+        held: Sequence[Promise[object]] = (),
     ) -> Promise[Any]:
         """Record a task of the engine's own; its argument `of` says which edges its inputs are."""
         self._check_open(actor)
@@ -160,6 +161,8 @@ class Recorder:
         # One promise may stand in several places, and is one edge all the same.
         of = [self._link(edges, promise, kind) for promise in inputs]
         text = msgspec.json.encode({**args, "of": of} if of else dict(args)).decode()
+        for promise in held:
+            self._link(edges, promise, "handle")
         for promise in after:
             self._link(edges, promise, "order")
         return self._add(ChildTask(actor, text, _edges(edges), scope=self._scope))
@@ -209,6 +212,10 @@ class Recorder:
             f"{promise!r} was made by another decision and cannot be used in {self.decider}: "
             "pass it as an argument, to a parameter of the type Promise[T]"
         )
+
+    def check_use(self, promise: Promise[object], kind: str) -> None:
+        """Refuse the use of a promise, here, that leaves a scope with a handler."""
+        self._check_scope(self._scope, promise, self.ref(promise), kind)
 
     def _check_scope(
         self, scope: int | None, promise: Promise[object], ref: Ref, kind: str

@@ -22,6 +22,7 @@ WAITING = (
     "@first_of",
     "@some_of",
     "@call_off",
+    "@every",
     "@pass_on",
 )
 
