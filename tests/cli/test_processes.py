@@ -91,6 +91,35 @@ def test_a_filter_is_kept_with_its_action_and_used_for_no_other(shop):
     assert "operation" in shop("cancel-all", "--template", "give up").out
 
 
+def test_a_kept_filter_is_run_with_its_action_and_its_terms(shop):
+    """P12: from which task on, with or without compensation, as it was kept."""
+    shop("restart-all", "--error", "refused", "--from", "charge", "--save", "again", "--dry-run")
+    shop("cancel-all", "--error", "refused", "--no-compensate", "--save", "give up", "--dry-run")
+    shop("search", "--error", "refused", "--save", "cards")
+    kept = {one["name"]: one.get("terms") for one in shop("templates", "--json").json()}
+    assert kept == {"again": {"task": "charge"}, "cards": {}, "give up": {"compensate": False}}
+
+    assert shop("templates", "run", "again", "--dry-run").out == "dry run: 1 would be touched\n"
+    assert "operation" in shop("templates", "run", "give up").out
+    wrong = shop("templates", "run", "cards")
+    assert (wrong.code, wrong.out) == (2, "")
+    assert "is kept for search, which is no order: mainspring processes search" in wrong.err
+    assert "did you mean 'again'?" in shop("templates", "run", "agan").err
+
+
+def test_a_part_of_a_process_is_cancelled_by_what_show_calls_it(shop):
+    """P13, P15: a task by its number; what is not there, or has ended, is said."""
+    gone = shop("cancel", "order-7", "--scope", "hotel")
+    assert "the process has opened no scope 'hotel'; none of its scopes has a name" in gone.err
+    both = shop("cancel", "order-7", "--scope", "hotel", "--task", "2")
+    assert "name a task or a scope to be cancelled, not both" in both.err
+
+    called = shop("cancel", "order-7", "--task", "2", "--why", "the customer left")
+
+    assert called.out == "cancelled: 1 tasks, 0 runs told to stop\n"
+    assert "finished" in shop("show", "order-7").out
+
+
 def test_an_empty_condition_is_not_taken_for_everything(cli, shop, database_url):
     """P10, bad input: as an unset variable of a shell leaves it."""
     for command in ("restart-tasks", "restart-all", "cancel-all"):

@@ -7,5 +7,6 @@ from mainspring.cli.process_changes import cancel, restart
 from mainspring.cli.process_orders import cancel_all, restart_all, templates
 from mainspring.cli.processes import group as group
 
-for order in (cancel, restart, actors, counters, changes, restart_all, cancel_all, templates):
+for order in (cancel, restart, actors, counters, changes, restart_all, cancel_all):
     group.command(order.__name__.replace("_", "-"))(order)
+group.add_typer(templates, name="templates")

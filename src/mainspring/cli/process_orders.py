@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from mainspring.cli import options, show
+from mainspring.cli.group import CommandGroup
 from mainspring.cli.operations import show_begun
 from mainspring.cli.processes import NoCompensate, Priority, Rate, State, Type, find_template
 from mainspring.cli.target import ask
@@ -16,6 +17,7 @@ from mainspring.jobs.operation import Operation
 from mainspring.operator import Operator
 from mainspring.processes.operate.bulk import LOW_PRIORITY
 from mainspring.processes.operate.search import ProcessFilter
+from mainspring.processes.operate.templates import Terms
 
 Attr = Annotated[list[str] | None, typer.Option("--attr", help="With this attribute: name=value.")]
 Error = Annotated[str | None, typer.Option("--error", help="With a parked task of this error.")]
@@ -29,7 +31,12 @@ Everything = Annotated[bool, typer.Option("--all", help="Really all of them.")]
 
 
 async def _wanted(
-    operator: Operator, action: str, template: str | None, save: str | None, given: ProcessFilter
+    operator: Operator,
+    action: str,
+    template: str | None,
+    save: str | None,
+    given: ProcessFilter,
+    terms: Terms,
 ) -> ProcessFilter:
     """The conditions that were given, or those that are kept for this action."""
     wanted = given
@@ -42,7 +49,9 @@ async def _wanted(
             )
         wanted = kept.filter
     if save is not None:
-        await operator.processes.save_template(save, wanted, action=action, source=options.source())
+        await operator.processes.save_template(
+            save, wanted, action=action, terms=terms, source=options.source()
+        )
     return wanted
 
 
@@ -84,7 +93,7 @@ def restart_all(
 
     async def order(operator: Operator) -> Operation:
         return await operator.processes.restart_all(
-            await _wanted(operator, "restart", template, save, given),
+            await _wanted(operator, "restart", template, save, given, Terms(task, fresh_signals)),
             task=task,
             fresh_signals=fresh_signals,
             source=options.source(),
@@ -118,7 +127,9 @@ def cancel_all(
 
     async def order(operator: Operator) -> Operation:
         return await operator.processes.cancel_all(
-            await _wanted(operator, "cancel", template, save, given),
+            await _wanted(
+                operator, "cancel", template, save, given, Terms(compensate=not no_compensate)
+            ),
             compensate=not no_compensate,
             source=options.source(),
             rate=rate,
@@ -130,8 +141,23 @@ def cancel_all(
     show_begun(ask(order, url, app), json=json)
 
 
-def templates(url: options.Url = None, app: options.App = None, json: options.Json = False) -> None:
-    """The filters that are kept, each with its action."""
+templates = typer.Typer(
+    cls=CommandGroup,
+    invoke_without_command=True,
+    help="The filters that are kept, each with its action; `templates run NAME` does it.",
+)
+
+
+@templates.callback()
+def list_templates(
+    context: typer.Context,
+    url: options.Url = None,
+    app: options.App = None,
+    json: options.Json = False,
+) -> None:
+    """The filters that are kept, each with its action; `templates run NAME` does it."""
+    if context.invoked_subcommand is not None:
+        return
     found = ask(lambda operator: operator.processes.templates(), url, app)
     if json:
         show.as_json(found)
@@ -141,3 +167,23 @@ def templates(url: options.Url = None, app: options.App = None, json: options.Js
         ((t.name, t.action, t.filter.encode(), t.created_by, t.created_at) for t in found),
         empty="no filter is kept: search --save NAME keeps one",
     )
+
+
+@templates.command("run")
+def run_template(
+    name: Annotated[str, typer.Argument(help="The name under which the filter is kept.")],
+    rate: Rate = None,
+    priority: Priority = LOW_PRIORITY,
+    dry_run: options.DryRun = False,
+    url: options.Url = None,
+    app: options.App = None,
+    json: options.Json = False,
+) -> None:
+    """Do with the processes that fit now what the filter is kept for: an operation."""
+
+    async def order(operator: Operator) -> Operation:
+        return await operator.processes.run_template(
+            name, source=options.source(), rate=rate, priority=priority, dry_run=dry_run
+        )
+
+    show_begun(ask(order, url, app), json=json)

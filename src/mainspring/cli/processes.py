@@ -19,7 +19,8 @@ from mainspring.operator import Operator
 from mainspring.processes.declare.handle import ProcessHandle
 from mainspring.processes.operate import graph
 from mainspring.processes.operate.bulk import LOW_PRIORITY, TaskFilter
-from mainspring.processes.operate.search import FoundProcess, ProcessFilter, Template
+from mainspring.processes.operate.search import FoundProcess, ProcessFilter
+from mainspring.processes.operate.templates import Template
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring

@@ -4460,7 +4460,8 @@ CREATE TABLE mainspring.template (
     kind text NOT NULL,
     filter jsonb DEFAULT '{}'::jsonb NOT NULL,
     created_by text DEFAULT ''::text NOT NULL,
-    created_at timestamp with time zone DEFAULT mainspring.now() NOT NULL
+    created_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
+    terms jsonb
 );
 
 CREATE VIEW mainspring.violation AS

@@ -12,6 +12,7 @@ retention.py  processes that ended long ago are thinned, as old as history is ke
 search.py     by type, state, id, time, attributes, error and task; parked ones in groups
 settings.py   settings of process types: declared by the code, changed at run time, audited
               (P14)
+templates.py  filters that are kept under a name, each with its action and how that is done
 why.py        why a process does not go on: a named cause for every idle one (P8)
 sql/          the statements that they send, one a file
 """

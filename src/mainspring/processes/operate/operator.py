@@ -20,7 +20,7 @@ from mainspring.jobs import Operation
 from mainspring.kernel import KERNEL_SQL
 from mainspring.operate import explaining, origin, record_order
 from mainspring.processes.commit.signals import send_steps
-from mainspring.processes.operate import actors, bulk, graph, search, settings, why
+from mainspring.processes.operate import actors, bulk, graph, search, settings, templates, why
 from mainspring.processes.operate.actors import Counts, Settings
 from mainspring.processes.operate.bulk import (
     LOW_PRIORITY,
@@ -37,9 +37,9 @@ from mainspring.processes.operate.search import (
     ParkedTaskGroup,
     ProcessFilter,
     Repair,
-    Template,
 )
 from mainspring.processes.operate.settings import SettingChange
+from mainspring.processes.operate.templates import Template, Terms
 from mainspring.processes.operate.why import ProcessWhy
 from mainspring.processes.parts.call_off import CallingOff
 from mainspring.processes.structural.cancel import Cancelling
@@ -327,19 +327,41 @@ class ProcessOperator:
     # -- filters under a name
 
     async def save_template(
-        self, name: str, wanted: ProcessFilter, *, action: str = "search", source: str = ""
+        self,
+        name: str,
+        wanted: ProcessFilter,
+        *,
+        action: str = "search",
+        terms: Terms | None = None,
+        source: str = "",
     ) -> None:
-        """Keep a filter with its action under a name."""
-        noted = "save_template", name
-        await self._noted(noted, search.save_template, name, wanted, action=action, source=source)
+        """Keep a filter with its action (search, restart, cancel, check), and how that is done, under a
+        name."""
+        noted, save = ("save_template", name), templates.save_template
+        await self._noted(noted, save, name, wanted, action=action, terms=terms, source=source)
 
     async def templates(self) -> list[Template]:
         """The filters that were kept."""
-        return await self._ask(search.list_templates)
+        return await self._ask(templates.list_templates)
 
     async def template(self, name: str) -> Template:
         """The filter of a name."""
-        return await self._ask(search.find_template, name)
+        return await self._ask(templates.find_template, name)
+
+    async def run_template(
+        self,
+        name: str,
+        *,
+        source: str = "",
+        rate: float | None = None,
+        priority: int = LOW_PRIORITY,
+        dry_run: bool = False,
+    ) -> Operation:
+        """Do what a template is kept for with the processes that fit it now, as an operation."""
+        run = templates.run_template
+        return await self._ask(
+            run, name, source=source, rate=rate, priority=priority, dry_run=dry_run
+        )
 
     # -- settings
 

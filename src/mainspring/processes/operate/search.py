@@ -17,10 +17,9 @@ from mainspring.errors import InvalidSetting, NotFound
 from mainspring.kernel import check_page
 from mainspring.phrases import nearest
 from mainspring.processes.statements import SQL
-from mainspring.tasks.declare.options import check_text, check_time
+from mainspring.tasks.declare.options import check_time
 
 STATES = ("open", "finished", "cancelled")
-TEMPLATE_BYTES = 200
 # Fewer processes than these that have a task are looked up; else those that have it are not far apart.
 FEW = 300
 
@@ -159,27 +158,6 @@ class Repair(msgspec.Struct, frozen=True):
 
 
 # What a filter is kept for.
-ACTIONS = ("search", "restart", "cancel", "check")
-
-
-class Template(msgspec.Struct, frozen=True):
-    """A filter with its action, kept under a name."""
-
-    name: str
-    action: str
-    filter: ProcessFilter
-    created_by: str
-    created_at: datetime
-
-
-class TemplateRow(NamedTuple):
-    """A row of list_templates.sql."""
-
-    name: str
-    kind: str
-    filter: str  # JSON
-    created_by: str
-    created_at: datetime
 
 
 async def search(
@@ -230,45 +208,6 @@ async def group_parked(
 ) -> list[ParkedTaskGroup]:
     """Parked tasks by process type, actor and fingerprint, the largest group first."""
     return await tx.rows(SQL["group_parked"], ParkedTaskGroup, type=type, actor=actor)
-
-
-async def save_template(
-    tx: Tx,
-    name: str,
-    wanted: ProcessFilter,
-    *,
-    action: str = "search",
-    source: str = "",
-) -> None:
-    """Keep a filter with its action under a name."""
-    check_text("a template's name", name, TEMPLATE_BYTES)
-    if action not in ACTIONS:
-        raise InvalidSetting(
-            f"the action of a template is one of {', '.join(ACTIONS)}, got {action!r}"
-            f"{nearest(str(action), ACTIONS)}"
-        )
-    await tx.run(
-        SQL["save_template"], name=name, kind=action, filter=wanted.encode(), created_by=source
-    )
-
-
-async def list_templates(tx: Tx, *, name: str | None = None) -> list[Template]:
-    """The filters that were kept."""
-    rows = await tx.rows(SQL["list_templates"], TemplateRow, name=name)
-    return [
-        Template(
-            row.name, row.kind, ProcessFilter.decode(row.filter), row.created_by, row.created_at
-        )
-        for row in rows
-    ]
-
-
-async def find_template(tx: Tx, name: str) -> Template:
-    """The filter of a name; an error that names the nearest otherwise."""
-    if found := await list_templates(tx, name=name):
-        return found[0]
-    known = [t.name for t in await list_templates(tx)]
-    raise NotFound(f"no template is named {name!r}{nearest(name, known)}")
 
 
 async def list_repairs(tx: Tx, *, limit: int = 50) -> list[Repair]:
