@@ -17,7 +17,7 @@ from mainspring.jobs.operation import Operation
 from mainspring.operator import Operator
 from mainspring.processes.operate.bulk import LOW_PRIORITY
 from mainspring.processes.operate.search import ProcessFilter
-from mainspring.processes.operate.templates import Terms
+from mainspring.processes.operate.templates import TemplateTerms
 
 Attr = Annotated[list[str] | None, typer.Option("--attr", help="With this attribute: name=value.")]
 Error = Annotated[str | None, typer.Option("--error", help="With a parked task of this error.")]
@@ -36,7 +36,7 @@ async def _wanted(
     template: str | None,
     save: str | None,
     given: ProcessFilter,
-    terms: Terms,
+    terms: TemplateTerms,
 ) -> ProcessFilter:
     """The conditions that were given, or those that are kept for this action."""
     wanted = given
@@ -93,7 +93,9 @@ def restart_all(
 
     async def order(operator: Operator) -> Operation:
         return await operator.processes.restart_all(
-            await _wanted(operator, "restart", template, save, given, Terms(task, fresh_signals)),
+            await _wanted(
+                operator, "restart", template, save, given, TemplateTerms(task, fresh_signals)
+            ),
             task=task,
             fresh_signals=fresh_signals,
             source=options.source(),
@@ -128,7 +130,12 @@ def cancel_all(
     async def order(operator: Operator) -> Operation:
         return await operator.processes.cancel_all(
             await _wanted(
-                operator, "cancel", template, save, given, Terms(compensate=not no_compensate)
+                operator,
+                "cancel",
+                template,
+                save,
+                given,
+                TemplateTerms(compensate=not no_compensate),
             ),
             compensate=not no_compensate,
             source=options.source(),

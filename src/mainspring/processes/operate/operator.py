@@ -39,7 +39,7 @@ from mainspring.processes.operate.search import (
     Repair,
 )
 from mainspring.processes.operate.settings import SettingChange
-from mainspring.processes.operate.templates import Template, Terms
+from mainspring.processes.operate.templates import Template, TemplateTerms
 from mainspring.processes.operate.why import ProcessWhy
 from mainspring.processes.parts.call_off import CallingOff
 from mainspring.processes.structural.cancel import Cancelling
@@ -332,7 +332,7 @@ class ProcessOperator:
         wanted: ProcessFilter,
         *,
         action: str = "search",
-        terms: Terms | None = None,
+        terms: TemplateTerms | None = None,
         source: str = "",
     ) -> None:
         """Keep a filter with its action (search, restart, cancel, check), and how that is done, under a

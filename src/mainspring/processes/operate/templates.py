@@ -27,7 +27,7 @@ TEMPLATE_BYTES = 200
 ACTIONS = ("search", "restart", "cancel", "check")
 
 
-class Terms(msgspec.Struct, frozen=True, omit_defaults=True):
+class TemplateTerms(msgspec.Struct, frozen=True, omit_defaults=True):
     """How the action of a template is done."""
 
     task: str | None = None  # a restart: from this actor's tasks on
@@ -43,7 +43,7 @@ class Template(msgspec.Struct, frozen=True):
     filter: ProcessFilter
     created_by: str
     created_at: datetime
-    terms: Terms = Terms()
+    terms: TemplateTerms = TemplateTerms()
 
 
 class TemplateRow(NamedTuple):
@@ -63,7 +63,7 @@ async def save_template(
     wanted: ProcessFilter,
     *,
     action: str = "search",
-    terms: Terms | None = None,
+    terms: TemplateTerms | None = None,
     source: str = "",
 ) -> None:
     """Keep a filter with its action, and how that is done, under a name."""
@@ -93,7 +93,7 @@ async def list_templates(tx: Tx, *, name: str | None = None) -> list[Template]:
             ProcessFilter.decode(row.filter),
             row.created_by,
             row.created_at,
-            msgspec.json.decode(row.terms or "{}", type=Terms),
+            msgspec.json.decode(row.terms or "{}", type=TemplateTerms),
         )
         for row in rows
     ]

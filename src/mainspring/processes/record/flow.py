@@ -18,7 +18,7 @@ EVERY = "@every"
 NO_BLOCK = msgspec.Raw()
 
 
-class Choice(msgspec.Struct):
+class CaseChoice(msgspec.Struct):
     """The arguments of `@choose`; its first input decides."""
 
     cases: list[tuple[msgspec.Raw, msgspec.Raw]]  # value and block
@@ -38,7 +38,7 @@ class Loop(msgspec.Struct, omit_defaults=True):
 
 def choose(args: str, inputs: Sequence[PromiseInput]) -> Decision:
     """The branch of the value, or of the failure."""
-    choice, given = msgspec.json.decode(args, type=Choice), inputs[0]
+    choice, given = msgspec.json.decode(args, type=CaseChoice), inputs[0]
     if given.outcome == "err":
         block = choice.failed
     else:
