@@ -90,6 +90,7 @@ class MainspringBackend(BaseTaskBackend):
             queue_name=task.queue_name,
             priority=task.priority,
             run_after=_aware(task.run_after),
+            enqueued_at=_aware(result.enqueued_at),
         )
         app = application()
         queue = app.find_task(self.queue_of(task.queue_name))
@@ -167,9 +168,10 @@ def _declare_queue(app: Mainspring, backend: MainspringBackend, queue: str) -> N
         queue_name: str,
         priority: int = 0,
         run_after: datetime | None = None,
+        enqueued_at: datetime | None = None,
     ) -> Any:
         assert isinstance(retry, RetryPolicy)
-        wanted = Wanted(task, args, kwargs, backend, queue_name, priority, run_after)
+        wanted = Wanted(task, args, kwargs, backend, queue_name, priority, run_after, enqueued_at)
         return run_call(ctx, wanted, retry)
 
     vars(run).update({_OURS: True, "closes_connections": True})  # which it does itself

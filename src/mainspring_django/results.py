@@ -41,6 +41,7 @@ class Wanted(msgspec.Struct, frozen=True):
     queue_name: str
     priority: int = 0
     run_after: datetime | None = None
+    enqueued_at: datetime | None = None  # as its caller was told
 
     def find_task(self) -> Task[..., object]:
         """The task itself, as it was called."""
@@ -63,7 +64,7 @@ class Wanted(msgspec.Struct, frozen=True):
             task=self.find_task(),
             id=id,
             status=status,
-            enqueued_at=None,
+            enqueued_at=self.enqueued_at,
             started_at=None,
             finished_at=None,
             last_attempted_at=None,
@@ -117,7 +118,6 @@ def _fill(result: TaskResult[object], visit: LiveVisit | None, runs: Sequence[Pa
     last = runs[-1] if runs else None
     ended = last is not None and (visit is None or visit.state == "parked")
     values: dict[str, object] = {
-        "enqueued_at": visit.created_at if visit is not None else runs[-1].created_at,
         "started_at": starts[0] if starts else None,
         "last_attempted_at": starts[-1] if starts else None,
         "finished_at": last.ended_at if last is not None and ended else None,

@@ -79,6 +79,9 @@ class Enqueueing(Case):
         self.assertLess(timezone.now() - result.enqueued_at, timedelta(minutes=1))
         self.assertEqual((result.task, result.backend), (tasks.mail, "default"))
         self.assertLessEqual(len(result.id), 64)
+        with transaction.atomic():
+            result = tasks.mail.enqueue("ann")
+            self.assertEqual(tasks.mail.get_result(result.id), result)
         with self.assertRaisesMessage(ValueError, "Task has not finished yet"):
             result.return_value
 
