@@ -24,6 +24,7 @@ from typing import (
     overload,
 )
 
+from mainspring.blueprint import Blueprint, BlueprintTask, blueprints_of, modules_below
 from mainspring.db.caller import Caller, SyncCaller
 from mainspring.db.database import Database, probe
 from mainspring.db.reconnecting import until_let_in
@@ -82,20 +83,17 @@ from mainspring.tasks.declare.handle import CallLookup, Handle, own_id
 from mainspring.tasks.declare.options import check_priority
 from mainspring.tasks.declare.promise import Promise
 from mainspring.tasks.declare.sealing import Cipher, Sealing
-from mainspring.tasks.declare.signature import Signature
 from mainspring.tasks.declare.task import (
     Call,
+    Enqueues,
     Task,
     TaskDecorator,
-    TaskSettings,
-    check_given,
 )
-from mainspring.tasks.declare.unique import Unique, UniquePolicy, as_unique
+from mainspring.tasks.declare.unique import Unique, UniquePolicy
 from mainspring.tasks.enqueue.enqueue import Enqueuer
 from mainspring.tasks.enqueue.results import CallEnd
-from mainspring.tasks.helpers.places import check_executor
+from mainspring.tasks.making import make_task
 from mainspring.tasks.run.context import Context
-from mainspring.tasks.run.queue import never_run, queue_settings, schedules
 
 if TYPE_CHECKING:
     from mainspring.kernel.worker import Worker
@@ -318,36 +316,60 @@ class Mainspring(DatabaseHost, Advancing):
             raise DuplicateTask(
                 f"{name!r} is a kind of entities already; give the task another name"
             )
-        check_priority(given.get("priority", DEFAULT_PRIORITY))
         if "when" in given:
+            check_priority(given.get("priority", DEFAULT_PRIORITY))
             given.setdefault("nested", self._nested_triggers)
             self.reactive_tasks[name] = declare(function, name, given, self)
             return self.reactive_tasks[name]
-        retry = given.pop("retry", None) or RetryPolicy()
-        if not isinstance(retry, RetryPolicy):
-            raise InvalidSetting(f"retry must be a RetryPolicy, got {retry!r}")
-        breaker = given.get("breaker")
-        if breaker is not None and not isinstance(breaker, Breaker):
-            raise InvalidSetting(f"breaker must be a Breaker, got {breaker!r}")
-        searchable = as_names("searchable", given.pop("searchable", None))
         was = as_names("was", given.pop("was", None))
-        check_given(name, given, REACTIVE_ONLY)
-        unique = None if (wanted := given.pop("unique", None)) is None else as_unique(wanted)
-        settings = TaskSettings(
-            name=name, retry=retry, searchable=searchable, unique=unique, **given
+        task = make_task(
+            function,
+            name,
+            given,
+            self._enqueuer,
+            sealing=self.sealing,
+            triggered_only=REACTIVE_ONLY,
         )
-        signature = Signature(name, function, Context, self.sealing)
-        signature.check_fields("searchable", searchable)
-        signature.check_fields("unique", () if unique is None else tuple(unique.by))
-        task: Task[..., object] = Task(function, settings, signature, self._enqueuer)
-        if settings.executor is not None or settings.memory_max is not None:
-            check_executor(task)
-        queue_settings(task, never_run)  # refuses what is out of range now, not in the worker
-        schedules(task)
         self.tasks[name] = task
         for former in was:
             self.registry.add_former(former, name)
         return task
+
+    def include(self, *blueprints: Blueprint) -> None:
+        """Take in the tasks and the hooks of blueprints, those that they declare later too."""
+        for blueprint in blueprints:
+            blueprint.included(self)
+            for declared in blueprint.declared:
+                self.adopt(declared)
+
+    def adopt(self, declared: BlueprintTask) -> None:
+        """Take in a task of a blueprint."""
+        task = declared.task
+        taken = self.tasks.get(task.name, task) is not task
+        if taken or task.name in {*self.reactive_tasks, *self.kinds, *self.processes}:
+            raise DuplicateTask(
+                f"{task.name!r} is declared already, in the application or in another blueprint; "
+                "give the blueprint a prefix, or one of them another name"
+            )
+        task.adopted(pool=None if declared.has_pool else self.default_pool, sealing=self.sealing)
+        self.tasks[task.name] = task
+        for former in declared.was:
+            self.registry.add_former(former, task.name)
+
+    def autodiscover(self, *modules: str) -> list[str]:
+        """Import modules and, of packages, all that is in them; include the blueprints that are there.
+
+        Tasks that are declared on the application itself are so, too, once their module is imported.
+        Answers the names of the modules.
+        """
+        found = modules_below(modules)
+        self.include(*(b for b in blueprints_of(found) if not b.is_in(self)))
+        return [module.__name__ for module in found]
+
+    @property
+    def enqueues(self) -> Enqueues:
+        """What enqueues the calls of its tasks."""
+        return self._enqueuer
 
     @overload
     def process(

@@ -8,6 +8,7 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,17 @@ ONCE = RetryPolicy(attempts=1)
 
 class Card(msgspec.Struct):
     number: str
+
+
+@pytest.fixture(autouse=True)
+def own_levels() -> Iterator[None]:
+    """Commands set the level of their process."""
+    root, ours = logging.getLogger(), logging.getLogger("mainspring")
+    handlers, levels = root.handlers[:], (root.level, ours.level)
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(levels[0])
+    ours.setLevel(levels[1])
 
 
 def app_with(url: str, **keys: bytes) -> Mainspring:

@@ -13,7 +13,8 @@ from sentry_sdk.transport import Transport
 
 from mainspring import Context, Mainspring, Promise, RetryPolicy, Update
 from mainspring.errors import InvalidSetting, TaskFailed
-from mainspring.hooks.told import Enqueueing, FailedRun, RunInfo
+from mainspring.hooks.enqueueing import Enqueueing
+from mainspring.hooks.told import FailedRun, RunInfo
 from mainspring.testing import run_until_idle, wait_until
 
 ONCE = RetryPolicy(attempts=1)

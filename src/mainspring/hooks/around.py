@@ -7,34 +7,45 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from types import MappingProxyType
 from typing import TypeVar
 
 from mainspring.failure_text import below
+from mainspring.hooks.depend import Provided, Provider
 from mainspring.hooks.registry import AnyBlock, Hooks
 from mainspring.hooks.told import FailedRun, RunInfo
 from mainspring.kernel import Handler, Outcome, Parked, Postponed, Run, outcome_of_error
 
 log = logging.getLogger("mainspring")
 T = TypeVar("T")
+NOTHING: Mapping[str, Provider[object]] = MappingProxyType({})
 
 
 class RunHooks:
     """What is done around runs."""
 
-    def __init__(self, hooks: Hooks) -> None:
+    def __init__(self, hooks: Hooks, provided: Provided) -> None:
         self._hooks = hooks
+        self._provided = provided
         self._reports = bool(hooks.failures)
 
     async def call(
-        self, run: Run, arguments: Mapping[str, object], call: Callable[[], Awaitable[T]]
+        self,
+        run: Run,
+        arguments: Mapping[str, object],
+        call: Callable[[Mapping[str, object]], Awaitable[T]],
+        needs: Mapping[str, Provider[object]] = NOTHING,
     ) -> T | None:
-        """Call a function for a run, inside of the hooks."""
+        """Call a function for a run, inside of the hooks, with its arguments and what it needs."""
         result = None  # as it stays when a hook takes the exception
         async with AsyncExitStack() as stack:
             info = RunInfo(run, arguments)
             for around in self._hooks.runs:
                 await enter(stack, around(info))
-            info.result = result = await call()
+            if needs:
+                arguments = {**arguments, **await self._provided.values(needs, info, stack)}
+            result = await call(arguments)
+            info.returned(result)
         return result
 
     def reporting(self, handle: Callable[[Run], Awaitable[Outcome]]) -> Handler:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import inspect
 import logging
+from collections.abc import Collection
 from dataclasses import replace
-from functools import partial
 
 from mainspring.hooks.around import RunHooks
+from mainspring.hooks.depend import Provided, Provider
 from mainspring.hooks.registry import Hooks, OnWorker
 from mainspring.kernel import Layer, Outcome, QueueSettings, Run
 
@@ -21,9 +22,12 @@ log = logging.getLogger("mainspring")
 class HookLayer(Layer):
     """The hooks of an application in one worker. The layer of tasks is one."""
 
-    def __init__(self, hooks: Hooks) -> None:
+    def __init__(self, hooks: Hooks, needed: Collection[Provider[object]]) -> None:
+        """`needed`: what functions depend on."""
         self._hooks = hooks
-        self.around = RunHooks(hooks) if hooks.concern_runs else None
+        self._provided = Provided(needed)
+        concerns = hooks.concern_runs or needed
+        self.around = RunHooks(hooks, self._provided) if concerns else None
         self._started = False
 
     def wrap(self, queue: QueueSettings) -> QueueSettings:
@@ -36,7 +40,7 @@ class HookLayer(Layer):
             return queue
 
         async def call(run: Run) -> Outcome:
-            outcome = await around.call(run, {}, partial(queue.handler, run))
+            outcome = await around.call(run, {}, lambda _: queue.handler(run))
             if outcome is None:
                 raise RuntimeError("a hook around the run took the exception of a stage")
             return outcome
@@ -54,10 +58,20 @@ class HookLayer(Layer):
                 raise RuntimeError(  # whatever it was, it was not our database
                     f"the worker_start hook {hook.__qualname__!r} failed: {type(error).__name__}: {error}"
                 ) from error
+        try:
+            await self._provided.open()
+        except Exception as error:
+            raise RuntimeError(
+                f"what runs depend on could not be made: {type(error).__name__}: {error}"
+            ) from error
 
     async def close(self) -> None:
         if not self._started:
             return
+        try:
+            await self._provided.close()
+        except Exception:
+            log.exception("dependency.not_ended")
         for hook in reversed(self._hooks.stops):
             try:
                 await _called(hook)

@@ -14,7 +14,8 @@ from contextlib import (
 from typing import TypeAlias, TypeVar, cast
 
 from mainspring.errors import InvalidSetting
-from mainspring.hooks.told import Enqueueing, FailedRun, RunInfo
+from mainspring.hooks.enqueueing import Enqueueing
+from mainspring.hooks.told import FailedRun, RunInfo
 
 AnyBlock: TypeAlias = AbstractContextManager[object] | AbstractAsyncContextManager[object]
 AroundRun: TypeAlias = Callable[[RunInfo], AnyBlock]
@@ -45,6 +46,14 @@ class Hooks:
 
     def __repr__(self) -> str:
         return f"<Hooks: {len(self.runs)} around runs, {len(self.calls)} around calls>"
+
+    def take_in(self, others: Hooks) -> None:
+        """Those of a part of the application, after its own."""
+        self.runs += others.runs
+        self.calls += others.calls
+        self.failures += others.failures
+        self.starts += others.starts
+        self.stops += others.stops
 
     @property
     def concern_runs(self) -> bool:

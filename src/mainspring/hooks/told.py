@@ -1,22 +1,14 @@
-"""What hooks are told: of a run, of its failure, of calls on their way to the database."""
+"""What hooks are told of a run, and of its failure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 from uuid import UUID
 
-import msgspec
-
-from mainspring.declaring import Seconds
 from mainspring.kernel import Run, instant
-
-if TYPE_CHECKING:
-    from mainspring.tasks.declare.handle import Handle
-    from mainspring.tasks.declare.task import Call
 
 
 class RunInfo:
@@ -31,6 +23,10 @@ class RunInfo:
 
     def __repr__(self) -> str:
         return f"<RunInfo of {self.task} {self.id}, attempt {self.attempt}>"
+
+    def returned(self, result: object) -> None:
+        """The function has ended with this."""
+        self.result = result
 
     @property
     def task(self) -> str:
@@ -75,48 +71,3 @@ class FailedRun:
     run: RunInfo
     error: BaseException
     is_final: bool  # no retry follows
-
-
-class Enqueueing:
-    """Calls that are about to be enqueued together. A hook may change how, or refuse by an exception."""
-
-    __slots__ = ("calls", "handles")
-
-    def __init__(self, calls: Sequence[Call[object]]) -> None:
-        self.calls = calls
-        self.handles: Sequence[Handle[object]] = ()  # of them, when they are enqueued
-
-    def __repr__(self) -> str:
-        return f"<Enqueueing of {len(self.calls)} calls>"
-
-    @property
-    def tasks(self) -> list[str]:
-        """The names of their tasks, each once."""
-        return sorted({call.task.name for call in self.calls})
-
-    def enqueued(self, handles: Sequence[Handle[object]]) -> None:
-        """They are: a hook finds their handles after its `yield`."""
-        self.handles = handles
-
-    def set_options(
-        self,
-        *,
-        at: datetime | None = None,
-        delay: Seconds | None = None,
-        priority: int | None = None,
-        group: str | None = None,
-        expires_at: datetime | None = None,
-    ) -> None:
-        """Give all of them options, which mean what they mean for `task.options(...)`."""
-        given = {
-            "at": at,
-            "delay": delay,
-            "priority": priority,
-            "group": group,
-            "expires_at": expires_at,
-        }
-        options = {name: value for name, value in given.items() if value is not None}
-        self.calls = [
-            msgspec.structs.replace(call, options=replace(call.options, **options))  # type: ignore[arg-type]
-            for call in self.calls
-        ]

@@ -4,6 +4,7 @@ A task is a queue of the kernel; an enqueued call is a visit whose key is its id
 uniqueness key. Enqueueing inserts the visit; running it decodes the arguments, calls the function
 and settles the visit with the result.
 
+making.py      a task made of a function and of what its decorator was given
 layer.py       tasks as a layer of the worker: their queues and their handler
 statements.py  the statements of all rooms, by name
 

@@ -34,7 +34,8 @@ class TaskLayer(HookLayer):
         *,
         settings: WorkerSettings,
     ) -> None:
-        super().__init__(hooks)
+        needs = {each for task in tasks.values() for each in task.signature.needs.values()}
+        super().__init__(hooks, needs)
         self._database = database
         self._worker = worker
         self._tasks = tasks

@@ -99,7 +99,7 @@ class FunctionActor:
 
     def _call(self, run: Run, arguments: dict[str, Any]) -> Awaitable[Any]:
         if self._executor.around is not None:
-            return self._executor.call(run, self._function, arguments)
+            return self._executor.call(run, self._function, arguments, self._signature.needs)
         if self._is_async:
             return self._function(**arguments)  # type: ignore[no-any-return]
         return self._executor.call_in_thread(run, self._function, arguments)

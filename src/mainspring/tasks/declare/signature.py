@@ -19,6 +19,7 @@ import msgspec.inspect
 from mainspring.errors import InvalidArguments, InvalidTask, PayloadTooLarge
 from mainspring.foreign import pydantic_types
 from mainspring.foreign.pydantic_types import adapted
+from mainspring.hooks.depend import needs_of
 from mainspring.shape import fault, shape, shape_of_json
 from mainspring.tasks.declare.promise import Promise
 from mainspring.tasks.declare.sealing import SEALED, Sealing, opened
@@ -70,6 +71,7 @@ class Signature:
         self.sealing = sealing  # None: what is stored is in the clear
         self.context_parameter: str | None = None
         _check_function(name, function)
+        self.needs = needs_of(function)  # what is provided, and is no argument
         hints = _hints(name, function)
         declared: list[Any] = []
         self._parameters: list[str] = []
@@ -82,6 +84,9 @@ class Signature:
             kind = adapted(hints.get(parameter.name, Any))
             if kind is context_type:
                 self.context_parameter = parameter.name
+                self.in_order = False
+                continue
+            if parameter.name in self.needs:
                 self.in_order = False
                 continue
             self.in_order = self.in_order and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
@@ -125,6 +130,10 @@ class Signature:
     def _result_type(self, declared: object) -> object:
         """What the result is read as; a process may say that it returns a promise of it."""
         return declared
+
+    def seal_with(self, sealing: Sealing | None) -> None:
+        """From now on payloads are stored so."""
+        self.sealing = sealing
 
     @property
     def fields(self) -> tuple[str, ...]:

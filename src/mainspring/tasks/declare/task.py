@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import (
     TYPE_CHECKING,
@@ -36,6 +36,7 @@ from mainspring.tasks.declare.handle import Handle
 from mainspring.tasks.declare.options import CallOptions, with_options
 from mainspring.tasks.declare.promise import Promise
 from mainspring.tasks.declare.recording import recorder
+from mainspring.tasks.declare.sealing import Sealing
 from mainspring.tasks.declare.signature import PAYLOAD_WARNING_BYTES, Signature
 from mainspring.tasks.declare.unique import Unique, UniquePolicy, as_unique, spec_text
 
@@ -219,6 +220,12 @@ class Task(Maps[P, R_co]):
 
     def __repr__(self) -> str:
         return f"<task {self.name}>"
+
+    def adopted(self, *, pool: str | None, sealing: Sealing | None) -> None:
+        """It was declared without an application: it is in that one's pool, and has its cipher."""
+        if pool is not None:
+            self.settings = replace(self.settings, pool=pool)
+        self.signature.seal_with(sealing)
 
     if not TYPE_CHECKING:  # else a checker would take any attribute
 

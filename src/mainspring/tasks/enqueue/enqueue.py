@@ -15,8 +15,8 @@ from mainspring.db.database import Database
 from mainspring.db.pool import Pools
 from mainspring.db.sql import Steps, first, one, run
 from mainspring.db.tx import AsyncpgTx, PsycopgTx, SyncTx
+from mainspring.hooks.enqueueing import Enqueueing
 from mainspring.hooks.registry import Hooks
-from mainspring.hooks.told import Enqueueing
 from mainspring.kernel import (
     KERNEL_SQL,
     copy_visits,

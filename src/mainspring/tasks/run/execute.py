@@ -14,7 +14,8 @@ from functools import partial
 
 from mainspring.db.connect.attempt import STARTING
 from mainspring.errors import Fenced
-from mainspring.hooks.around import RunHooks
+from mainspring.hooks.around import NOTHING, RunHooks
+from mainspring.hooks.depend import Provider
 from mainspring.kernel import DONE, MOST_HANGING, Done, Handler, Outcome, Run
 from mainspring.loops import to_its_end
 from mainspring.tasks.declare.task import Task
@@ -49,7 +50,7 @@ class Executor:
         function, signature = task.function, task.signature
         decode, decode_in_order = signature.decode, signature.decode_in_order
         encode = signature.encode_result
-        context_parameter = signature.context_parameter
+        context_parameter, needs = signature.context_parameter, signature.needs
         timeout = task.settings.timeout
         connections = self._connections
         is_async, around = inspect.iscoroutinefunction(function), self.around
@@ -67,7 +68,7 @@ class Executor:
                 arguments[context_parameter] = context
             try:
                 if around is not None:
-                    result = await self.call(run, function, arguments)
+                    result = await self.call(run, function, arguments, needs)
                 elif is_async:
                     result = await function(**arguments)
                 else:
@@ -91,13 +92,16 @@ class Executor:
         return handle_plain if is_async and signature.in_order else handle
 
     async def call(
-        self, run: Run, function: Callable[..., object], arguments: Mapping[str, object]
+        self,
+        run: Run,
+        function: Callable[..., object],
+        arguments: Mapping[str, object],
+        needs: Mapping[str, Provider[object]] = NOTHING,
     ) -> object:
         """Call a function for a run: in the loop if it is async, else in a thread; inside of the hooks."""
         if self.around is None:
             return await self._call(run, function, arguments)
-        call = partial(self._call, run, function, arguments)
-        return await self.around.call(run, arguments, call)
+        return await self.around.call(run, arguments, partial(self._call, run, function), needs)
 
     async def _call(
         self, run: Run, function: Callable[..., object], arguments: Mapping[str, object]

@@ -1,0 +1,57 @@
+"""A task is made of a function and of what its decorator was given; whatever does not go together is
+refused now, not in the worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import cast
+
+from mainspring.declaring import as_names
+from mainspring.errors import InvalidSetting, InvalidTask
+from mainspring.kernel import DEFAULT_PRIORITY, Breaker, RetryPolicy
+from mainspring.tasks.declare.options import check_priority
+from mainspring.tasks.declare.sealing import Sealing
+from mainspring.tasks.declare.signature import Signature
+from mainspring.tasks.declare.task import Enqueues, Task, TaskSettings, check_given
+from mainspring.tasks.declare.unique import as_unique
+from mainspring.tasks.helpers.places import check_executor
+from mainspring.tasks.run.context import Context
+from mainspring.tasks.run.queue import never_run, queue_settings, schedules
+
+
+def make_task(
+    function: Callable[..., object],
+    name: str,
+    given: dict[str, object],
+    enqueuer: Enqueues,
+    *,
+    sealing: Sealing | None = None,
+    triggered_only: Collection[str] = (),
+) -> Task[..., object]:
+    """The task of a function. Times in `given` are seconds."""
+    check_priority(cast("int", given.get("priority", DEFAULT_PRIORITY)))
+    retry = given.pop("retry", None) or RetryPolicy()
+    if not isinstance(retry, RetryPolicy):
+        raise InvalidSetting(f"retry must be a RetryPolicy, got {retry!r}")
+    breaker = given.get("breaker")
+    if breaker is not None and not isinstance(breaker, Breaker):
+        raise InvalidSetting(f"breaker must be a Breaker, got {breaker!r}")
+    searchable = as_names("searchable", cast("Iterable[str] | None", given.pop("searchable", None)))
+    check_given(name, given, triggered_only)
+    unique = None if (wanted := given.pop("unique", None)) is None else as_unique(wanted)
+    settings = TaskSettings(name=name, retry=retry, searchable=searchable, unique=unique, **given)  # type: ignore[arg-type]
+    signature = Signature(name, function, Context, sealing)
+    signature.check_fields("searchable", searchable)
+    signature.check_fields("unique", () if unique is None else tuple(unique.by))
+    task: Task[..., object] = Task(function, settings, signature, enqueuer)
+    if settings.executor is not None or settings.memory_max is not None:
+        check_executor(task)
+    if signature.needs and (settings.executor is not None or settings.remote):
+        where = "by an actor elsewhere" if settings.remote else "in a process of its own"
+        raise InvalidTask(
+            f"task {name!r} depends on {next(iter(signature.needs))!r}, which its worker provides, and is "
+            f"run {where}: make it inside of the function"
+        )
+    queue_settings(task, never_run)
+    schedules(task)
+    return task
