@@ -66,6 +66,8 @@ TARGETS = (
     Target("1,000,000 waiting, to 10,000", "backlog-1m", ("backlog-10k", OURS), least=0.85),
     Target("transaction held, last to first", "held-last", ("held-first", OURS), least=0.85),
     Target("8 long tasks on 8 slots", "long", most=1.3, unit="rounds"),
+    Target("group rates, to no rate", "group-rates", least=80, unit="%"),
+    Target("use of group rates", "group-rates-used", least=80, unit="%"),
     Target("memory over 1,000,000 tasks", "memory", most=50, unit="MB"),
     *(Target(f"rate after {fault}", f"recovery-{fault}", least=95, unit="%") for fault in FAULTS),
     Target("stages, to one at a time", "stages", ("stages-loop", BARE), least=5),

@@ -22,7 +22,11 @@ class System(Adapter):
 
         retry = RetryPolicy(attempts=3, first=0.0) if settings.get("retry") else None
 
-        @self.app.task(retry=retry, group_concurrency=1 if settings.get("one_per_group") else None)
+        @self.app.task(
+            retry=retry,
+            group_concurrency=1 if settings.get("one_per_group") else None,
+            group_rate=settings.get("group_rate"),
+        )
         async def noop(
             user_id: int, email: str, template: str, locale: str, number: int, act: int
         ) -> None:

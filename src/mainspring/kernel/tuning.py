@@ -153,7 +153,11 @@ class Tuning:
     # A full group keeps so many visits in memory: enough to go on without a read for each.
     group_keeps: int = 32
     # Where there are many groups each keeps fewer: about so many in all, and one at least.
-    groups_keep: int = 4000
+    groups_keep: int = 12_000
+
+    # An idle group with a rate is kept for so long after its bucket is full: to make it anew for each run
+    # costs as much as to count it.
+    group_rests: float = 1.0
 
     # -- settling
     # From so many on runs of one kin share a row of history: then that costs less than a row each.

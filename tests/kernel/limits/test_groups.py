@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -269,7 +270,7 @@ class TestRates:
         assert started == visits(5)[1:]
 
     def test_a_rated_group_is_forgotten_when_its_bucket_is_full(self) -> None:
-        """Not before: a new bucket begins empty. Not never: groups are many."""
+        """Not before: a new bucket begins full. Not never: groups are many."""
         found = groups(rate=10.0)
         found.admit(visit(1), 0.0)
         found.release_rated(0.1)
@@ -278,8 +279,22 @@ class TestRates:
 
         found.release_rated(0.15)
         assert len(found) == 1
-        found.release_rated(0.3)
+        found.release_rated(0.3 + DEFAULT.group_rests)
         assert len(found) == 0
+
+    def test_a_group_that_has_run_since_is_not_forgotten_when_it_would_have_been(self) -> None:
+        """T13: a new bucket would begin with tokens that were used."""
+        found = groups()
+        found.own(frozenset([0]), now=0.0)
+        found.limit(None, 0.1, now=0.0, burst=3)
+        for now in (100.0, 105.0, 105.1):
+            assert found.admit(visit(1), now) == "started"
+            found.ended(visit(1))
+        found.release_rated(112.0)  # when the first of them would have dripped again
+
+        assert found.admit(visit(1), 112.0) == "started"
+        found.ended(visit(1))
+        assert found.admit(visit(1), 112.1) == "kept"
 
     def test_many_rated_groups_leave_nothing_behind(self) -> None:
         found, now = groups(rate=1000.0), 0.0
@@ -290,7 +305,7 @@ class TestRates:
             found.release_rated(now)
             assert found.admit(each, now) == "started"
             found.ended(each)
-            now += 1.0
+            now += 1.0 + DEFAULT.group_rests
             found.release_rated(now)
 
         assert len(found) == 0
@@ -392,12 +407,14 @@ class TestShardsGivenAway:
 
 def test_where_there_are_many_groups_each_keeps_fewer() -> None:
     """All of them wait for their rate: else a worker would have 32 visits of each in memory."""
-    found = groups(rate=0.001)
-    names = [f"tenant {n}" for n in range(2 * DEFAULT.groups_keep)]
+    tuning = replace(DEFAULT, groups_keep=4000)
+    found = Groups(tuning)
+    found.limit(None, 0.001, 0.0)
+    names = [f"tenant {n}" for n in range(2 * tuning.groups_keep)]
     kept = sum(
         admitted(found, visits(DEFAULT.group_keeps + 1, group=name)).count("kept") for name in names
     )
 
     assert found.keeps == 1
     assert sorted(found.hungry()) == []
-    assert len(names) <= kept <= 7 * DEFAULT.groups_keep
+    assert len(names) <= kept <= 7 * tuning.groups_keep

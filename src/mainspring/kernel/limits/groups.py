@@ -203,12 +203,13 @@ class Groups:
         return freed
 
     def _forget(self, group: Group) -> None:
-        """Drop an idle group, unless its bucket is still filling: a new one would begin empty."""
+        """Drop an idle group, but not while its bucket is filling: a new one would begin full. One that was
+        busy a moment ago is kept, for its next run is often near."""
         full_at = group.bucket.full_at() if group.bucket is not None else -math.inf
         if math.isinf(full_at):
             self.by_name.pop(group.name, None)
         else:
-            self._set_alarm(group, full_at)
+            self._set_alarm(group, full_at + self._tuning.group_rests)
 
     def next_at(self) -> float:
         """When the next bucket has a token."""
@@ -224,7 +225,11 @@ class Groups:
                 continue
             group.alarm_at = math.inf
             if group.idle:
-                self.by_name.pop(group.name)
+                bucket = group.bucket
+                if bucket is not None and now < bucket.full_at() < math.inf:
+                    self._forget(group)  # it has run since
+                else:
+                    self.by_name.pop(group.name)
             else:
                 freed += self.release(group)
         return freed

@@ -40,7 +40,7 @@ class Buffer:
         self.consumed: set[int] = set()
         self.turns = Turns()
         self._stale: list[Visit] = []
-        self._rated = False  # some queue has a rate per group
+        self._rated: list[Groups] = []  # those that may have to wait for a time to come
         self.fairness = Fairness(self.queues.values(), slots, tuning)
         self.choice = Choice(self.fairness)
 
@@ -55,8 +55,7 @@ class Buffer:
 
     def next_at(self) -> float:
         """When nothing could start: the local time at which something may (a rate, a rest)."""
-        groups = [q.groups.next_at() for q in self.queues.values()] if self._rated else []
-        return min([self.choice.next_at, *groups])
+        return min([self.choice.next_at, *(groups.next_at() for groups in self._rated)])
 
     def add(self, visits: Iterable[Visit]) -> None:
         """Take visits in; each must not be in hand yet."""
@@ -96,8 +95,9 @@ class Buffer:
     def pop(self, now: float, *, beside: bool = False) -> Visit | None:
         """The next visit to start, counted as running from here on; None if none may start.
         `beside`: only of queues that need no slot."""
-        if self._rated:
-            self.release_rated(now)
+        for groups in self._rated:
+            if groups.next_at() <= now:
+                self._place_all(groups.release_rated(now))
         choice, fairness = self.choice, self.fairness
         while (level := choice.best(now, beside=beside)) is not None:
             visit = level.pop()
@@ -230,15 +230,15 @@ class Buffer:
     def release_groups(self) -> None:
         """Limits or holds of others have changed: whatever groups keep back may try again."""
         limited = [queue.groups for queue in self.queues.values()]
-        self._rated = any(groups.rate is not None or groups.shut for groups in limited)
+        self._rated = [groups for groups in limited if groups.rate is not None or groups.shut]
         for groups in limited:
             for group in groups:
                 self._place_all(groups.release(group))
 
     def release_rated(self, now: float) -> None:
         """Groups whose rate allows a start by now may try their first."""
-        for queue in self._grouped:
-            self._place_all(queue.groups.release_rated(now))
+        for groups in self._rated:
+            self._place_all(groups.release_rated(now))
 
     def behind_groups(self) -> list[tuple[str, str]]:
         """Groups whose visits the level reads pass over: (queue, group)."""
