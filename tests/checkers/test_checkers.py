@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-PROGRAMS = ["calls.py", "kinds.py"]
+PROGRAMS = ["calls.py", "foreign.py", "kinds.py"]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
 CHECKERS = {
     "mypy": ["-m", "mypy", "--no-error-summary"],
@@ -60,3 +61,20 @@ def test_the_code_of_the_pages_passes_a_strict_checker(tmp_path: Path) -> None:
 
     assert programs
     assert ran.returncode == 0, ran.stdout.replace(str(tmp_path), "")
+
+
+def test_the_recipes_for_frameworks_do_so_too(tmp_path: Path) -> None:
+    """Each block is a file, which others import."""
+    text = (ROOT / "docs/guides/frameworks.md").read_text()
+    for name, code in re.findall(r"^```py\n# (\w+\.py)\n(.*?)^```", text, re.M | re.S):
+        (tmp_path / name).write_text(code)
+    programs = sorted(map(str, tmp_path.glob("*.py")))
+
+    ran = subprocess.run(
+        [sys.executable, *CHECKERS["mypy"], *programs],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+        env={**os.environ, "MYPYPATH": str(tmp_path)},
+    )  # fmt: skip
+
+    assert len(programs) == 5
+    assert ran.returncode == 0, ran.stdout
