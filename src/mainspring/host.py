@@ -10,6 +10,8 @@ import asyncio
 import os
 import sys
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -18,7 +20,7 @@ from mainspring.db.database import Database, probe
 from mainspring.db.idle import IDLE_SECONDS
 from mainspring.db.pool import AsyncPool, Pools, SyncPool
 from mainspring.db.schema import migrate
-from mainspring.errors import EmbeddedServerError
+from mainspring.errors import EmbeddedServerError, InvalidSetting
 from mainspring.loops import run_apart
 
 if TYPE_CHECKING:
@@ -54,6 +56,20 @@ class DatabaseHost:
     def redirect(self, url: str) -> None:
         """Use this database whatever was declared; before the first use."""
         self._url = check_url(url)
+
+    @contextmanager
+    def redirected(self, url: str) -> Iterator[Self]:
+        """The same for as long as the block lasts; whoever used it closes it before the end."""
+        if self._database is not None:
+            raise InvalidSetting(
+                f"the application is in use, on {self._database.shown}: close it before it is put on "
+                "another database (await app.close(), or app.close_sync())"
+            )
+        before, self._url = self._url, check_url(url)
+        try:
+            yield self
+        finally:
+            self._url, self._database = before, None
 
     async def database(self) -> Database:
         """The database, looked at once: reachable, new enough, with our schema in it."""

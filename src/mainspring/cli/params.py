@@ -195,7 +195,12 @@ def repairs(param: AnyParam, task: Affected) -> list[str]:
     record = f"mainspring reactive run {name} --record"
     match task.repair:
         case "rerun":
-            return ["does it again by itself (on_rewind='rerun')"]
+            why = f"mainspring why {name}"
+            return [
+                "does it again when its whole trigger is true (on_rewind='rerun'): it counts from there, "
+                f"and a second Delta still waits for news of its own; {why} says for what",
+                f"at once: {record}",
+            ]
         case "held":
             return ["is held (on_rewind='hold') until one of these:", move, delete, record]
         case "run and record":

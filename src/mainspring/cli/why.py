@@ -62,9 +62,7 @@ def why(
     if json:
         show.as_json(replace(found, last_runs=show.keys_apart(found.last_runs)))
     else:
-        for cause in found.causes:
-            show.say(f"{cause.name}: {cause.text}")
-            show.say(f"  what to do: {cause.remedy}")
+        show.say(str(replace(found, last_runs=[])))
         if found.last_runs:
             show.print_table(
                 ("ended", "attempt", "outcome", "ms", "error"),

@@ -92,6 +92,14 @@ class Why:
     causes: list[Cause]
     last_runs: list[PastRun]
 
+    def __str__(self) -> str:
+        """As `mainspring why` tells it: the causes, and the last runs below them."""
+        told = [f"{c.name}: {c.text}\n  what to do: {c.remedy}" for c in self.causes]
+        for run in self.last_runs:
+            error = f": {run.error.splitlines()[0]}" if run.error else ""
+            told.append(f"{instant(run.ended_at)}, attempt {run.attempt}: {run.outcome}{error}")
+        return "\n".join(told)
+
 
 class VisitFacts(NamedTuple):
     """All that one look finds about a visit: its row, its queue, its shard's owner, others before it."""

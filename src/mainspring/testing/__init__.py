@@ -1,7 +1,8 @@
 """The test kit: a real database for every test, a clock that moves, run until idle, crash points.
 
 Applications test on the PostgreSQL they run on, because a fake becomes a bad copy of it. With
-pytest the fixtures are there at once: `mainspring_url`, `mainspring_app` and `mainspring_clock`.
+pytest the fixtures are there at once: `mainspring_url`, `mainspring_app`, `mainspring_use` and
+`mainspring_clock`.
 
     async def test_a_reminder_is_sent_after_a_day(mainspring_app, mainspring_clock):
         remind = mainspring_app.task(send_reminder)
@@ -15,6 +16,10 @@ pytest the fixtures are there at once: `mainspring_url`, `mainspring_app` and `m
     database.py         a server for a test session, a database for a test
     clock.py            the engine's time, moved for every process at once
     idle.py             a worker that runs until nothing is due
+    skipping.py         retries, delays and timers, whose time is skipped
+    placed.py           an application of a module on a test's database
+    enqueued.py         what was enqueued; calls that are parked or failed, made at once
+    inline.py           calls that run where they are enqueued, without a database
     steps.py            named steps of a worker: watched, waited for, died at
     process.py          workers as processes of their own
     stages.py           stages of entities in memory, without a database; answers.py calls them
@@ -38,8 +43,17 @@ from mainspring.testing.confluence import (
 )
 from mainspring.testing.database import TestServer
 from mainspring.testing.decide import Decided, decide, given
+from mainspring.testing.enqueued import (
+    EnqueuedCall,
+    assert_enqueued,
+    enqueued,
+    failed_call,
+    parked_call,
+)
 from mainspring.testing.idle import run_until_idle, wait_until
+from mainspring.testing.inline import InlineCall, inline
 from mainspring.testing.order import Order, orders
+from mainspring.testing.placed import install, placed
 from mainspring.testing.process import WorkerProcess
 from mainspring.testing.reactive import ReactiveSimulation
 from mainspring.testing.reactive_state import ParamSet
@@ -52,6 +66,8 @@ __all__ = [
     "STEPS",
     "Clock",
     "Decided",
+    "EnqueuedCall",
+    "InlineCall",
     "Missed",
     "NotAtRest",
     "NotConfluent",
@@ -64,6 +80,7 @@ __all__ = [
     "Timeline",
     "TimerLost",
     "WorkerProcess",
+    "assert_enqueued",
     "check_confluence",
     "check_deletes",
     "check_early_visits",
@@ -71,8 +88,14 @@ __all__ = [
     "check_unasked",
     "decide",
     "die_at",
+    "enqueued",
+    "failed_call",
     "given",
+    "inline",
+    "install",
     "orders",
+    "parked_call",
+    "placed",
     "read_changes",
     "replay",
     "run_until_idle",

@@ -14,6 +14,7 @@ from mainspring.errors import InvalidTrigger, UnknownFormat
 from mainspring.reactive.decide.evaluate import Fact, evaluate
 from mainspring.reactive.model.chunks import Chunk
 from mainspring.reactive.model.codec import dump, fingerprint, load
+from mainspring.reactive.model.plain import all_arrived
 from mainspring.reactive.model.triggers import (
     AllOf,
     ChunkDelay,
@@ -205,12 +206,21 @@ def test_one_layer_of_the_other_kind_nests() -> None:
     check_trigger(all_of(Delta(ORDERS), Delta(FX)), nested=False)
 
 
+def test_what_is_of_the_same_kind_is_taken_apart() -> None:
+    """So words that are made of all_of, such as all_arrived, may stand in one."""
+    leaves = (Delta(ORDERS), Delta(FX))
+
+    assert all_of(all_of(*leaves), Delay(FX, "1h")) == all_of(*leaves, Delay(FX, "1h"))
+    assert any_of(any_of(*leaves)) == any_of(*leaves)
+    assert all_of(all_arrived([ORDERS], "day"), Delta(FX)).children[-1] == Delta(FX)
+
+
 @pytest.mark.parametrize(
     ("build", "says"),
     [
         (lambda: all_of(), "all_of needs at least one trigger, got none"),
         (lambda: any_of(), "any_of needs at least one trigger, got none"),
-        (lambda: all_of(all_of(Delta(FX))), "all_of inside all_of says nothing new"),
+        (lambda: AllOf((all_of(Delta(FX)),)), "all_of inside all_of says nothing new"),
         (
             lambda: all_of(any_of(all_of(Delta(FX)))),
             "triggers nest one layer deep, all_of inside any_of or any_of inside all_of",

@@ -97,6 +97,10 @@ class ReactiveWhy:
     next: tuple[NextFact, ...]
     notes: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        """As `mainspring why` tells it."""
+        return "\n".join(lines_of(self))
+
 
 def explain(
     task: str,

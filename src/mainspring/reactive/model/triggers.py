@@ -14,7 +14,7 @@ These are the low level; `words` has functions with plain names that build them 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, TypeAlias
@@ -199,13 +199,21 @@ Trigger: TypeAlias = Leaf | AllOf | AnyOf
 
 
 def all_of(*triggers: Trigger) -> AllOf:
-    """True when every one of them is."""
-    return AllOf(triggers)
+    """True when every one of them is. An all_of among them (all_arrived is one) is taken apart."""
+    return AllOf(_flat(triggers, AllOf))
 
 
 def any_of(*triggers: Trigger) -> AnyOf:
-    """True when one of them is."""
-    return AnyOf(triggers)
+    """True when one of them is. An any_of among them is taken apart."""
+    return AnyOf(_flat(triggers, AnyOf))
+
+
+def _flat(triggers: Iterable[Trigger], kind: type[AllOf] | type[AnyOf]) -> tuple[Trigger, ...]:
+    return tuple(
+        inner
+        for trigger in triggers
+        for inner in (trigger.children if isinstance(trigger, kind) else (trigger,))
+    )
 
 
 def leaves_of(trigger: Trigger) -> Iterator[Leaf]:

@@ -1,0 +1,74 @@
+"""Time that is skipped: retries, delays and timers come at once, one after the other, as in their time.
+
+Schedules, reactive triggers and the engine's own looks go on for ever, so they are left alone: a test
+that means one moves the clock itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+from typing import NamedTuple
+
+from mainspring.app import Mainspring
+from mainspring.kernel.worker import Worker
+from mainspring.operate.keys import user_key
+from mainspring.phrases import counted, instant
+from mainspring.testing.clock import Clock
+
+MOVES = 300  # of the clock, before something is said to go on for ever
+SHOWN = 5
+
+# What waits for a time: not of paused queues, not of the engine's own but for the timers of processes, the
+# starts by a schedule and the retries of reactive tasks.
+_NEXT = """
+select v.queue, v.key, v.grp, v.due_at, mainspring.clock() as now
+from mainspring.visit v join mainspring.queue q on q.name = v.queue
+where v.parked_at is null and v.pass is null and v.due_at > mainspring.now() and q.paused_at is null
+  and v.queue = any($1::text[]) and q.kind <> 'remote'
+  and (not starts_with(v.queue, 'mainspring.') or starts_with(v.queue, 'mainspring.start')
+    or starts_with(v.queue, 'mainspring.run.')
+    or starts_with(v.queue, 'mainspring.process') and v.key !~ '^(look|prune)/')
+order by v.due_at, v.queue, v.key
+limit 1
+"""
+
+
+class NextVisit(NamedTuple):
+    """What is due next, and the time now."""
+
+    queue: str
+    key: str
+    group: str | None
+    due_at: datetime
+    now: datetime
+
+
+async def skip_all(app: Mainspring, worker: Worker) -> None:
+    """Move the clock to what is due next, and let it run, until nothing waits for a time."""
+    database = await app.database()
+    clock = Clock(database.url)
+    seen: Counter[tuple[str, str]] = Counter()
+    for _ in range(MOVES):
+        await worker.drained()
+        pool = await app.pool()
+        async with pool.connection() as connection:
+            row = await connection.fetchrow(_NEXT, list(worker.buffer.queues))
+        if row is None:
+            return
+        found = NextVisit(*row)
+        seen[found.queue, found.key] += 1
+        await clock.advance(found.due_at - found.now)
+    raise TimeoutError(_endless(seen, found))
+
+
+def _endless(seen: Counter[tuple[str, str]], last: NextVisit) -> str:
+    again = [
+        f"{queue!r} {user_key(key)!r} ({counted(times, 'time')})"
+        for (queue, key), times in seen.most_common(SHOWN)
+    ]
+    return (
+        f"after {MOVES} moves of the clock, to {instant(last.due_at)}, something still waits for a later "
+        f"time; these came most often: {', '.join(again)}. What goes on for ever is tested without "
+        "skip_time: move the clock as far as you mean"
+    )
