@@ -88,8 +88,8 @@ def _mainspring_apps(
     by = "plain"
     if "anyio_backend" in request.fixturenames:
         by = "anyio"
-    elif request.config.pluginmanager.hasplugin("asyncio") and find_spec("pytest_asyncio"):
-        by = "asyncio"
+    elif hasattr(request.config.option, "asyncio_mode"):
+        by = "asyncio"  # that is pytest-asyncio's option
     apps: list[Mainspring] = request.getfixturevalue(f"_mainspring_apps_{by}")
     return apps
 

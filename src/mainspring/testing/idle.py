@@ -11,7 +11,7 @@ from typing import Unpack
 from mainspring.app import Mainspring
 from mainspring.kernel.settings import WorkerOptions
 from mainspring.testing.placed import only_present
-from mainspring.testing.skipping import skip_all
+from mainspring.testing.skipping import Skipping
 
 # A worker of a test has little to do and dies often: it beats and looks often too.
 FAST_SETTINGS: WorkerOptions = {"lease": 1.0, "poll": 0.05, "grace": 5.0}
@@ -23,13 +23,15 @@ async def run_until_idle(
     app: Mainspring,
     *,
     skip_time: bool = False,
+    most_moves: int = 200,
     timeout: float = 30.0,
     **settings: Unpack[WorkerOptions],
 ) -> None:
     """Run a worker in this event loop until nothing is due, then stop it.
 
     What is scheduled for later does not count; move the clock and run again. With `skip_time` that is
-    done for retries, delays and timers, until nothing waits for one; schedules and reactive triggers go
+    done for retries, delays and timers, until nothing waits for one (after `most_moves` of the clock
+    TimeoutError says what goes on for ever); schedules and reactive triggers go
     on for ever and are left alone. Kinds whose tables are not there are left out. `settings` are those
     of `app.worker(...)`; where it shall take over from a worker that was killed before, a shorter
     `lease` waits less for that. Raises TimeoutError if work is left after `timeout` seconds.
@@ -38,14 +40,15 @@ async def run_until_idle(
     await app.database()
     with only_present(app):
         async with app.worker(**chosen) as worker:
+            skipping = Skipping(app, worker, most_moves)
             try:
                 async with asyncio.timeout(timeout) as limit:
-                    await (skip_all(app, worker) if skip_time else worker.drained())
+                    await (skipping.run() if skip_time else worker.drained())
             except TimeoutError:
                 if not limit.expired():
                     raise
                 raise TimeoutError(
-                    f"something is still due or running after {timeout:g} s"
+                    f"something is still due or running after {timeout:g} s{skipping.told}"
                 ) from None
 
 

@@ -16,7 +16,6 @@ from mainspring.operate.keys import user_key
 from mainspring.phrases import counted, instant
 from mainspring.testing.clock import Clock
 
-MOVES = 300  # of the clock, before something is said to go on for ever
 SHOWN = 5
 
 # What waits for a time: not of paused queues, not of the engine's own but for the timers of processes, the
@@ -44,31 +43,39 @@ class NextVisit(NamedTuple):
     now: datetime
 
 
-async def skip_all(app: Mainspring, worker: Worker) -> None:
-    """Move the clock to what is due next, and let it run, until nothing waits for a time."""
-    database = await app.database()
-    clock = Clock(database.url)
-    seen: Counter[tuple[str, str]] = Counter()
-    for _ in range(MOVES):
-        await worker.drained()
-        pool = await app.pool()
-        async with pool.connection() as connection:
-            row = await connection.fetchrow(_NEXT, list(worker.buffer.queues))
-        if row is None:
-            return
-        found = NextVisit(*row)
-        seen[found.queue, found.key] += 1
-        await clock.advance(found.due_at - found.now)
-    raise TimeoutError(_endless(seen, found))
+class Skipping:
+    """The clock moved to what is due next, again and again."""
 
+    def __init__(self, app: Mainspring, worker: Worker, most: int) -> None:
+        self._app = app
+        self._worker = worker
+        self._most = most
+        self._seen: Counter[tuple[str, str]] = Counter()
 
-def _endless(seen: Counter[tuple[str, str]], last: NextVisit) -> str:
-    again = [
-        f"{queue!r} {user_key(key)!r} ({counted(times, 'time')})"
-        for (queue, key), times in seen.most_common(SHOWN)
-    ]
-    return (
-        f"after {MOVES} moves of the clock, to {instant(last.due_at)}, something still waits for a later "
-        f"time; these came most often: {', '.join(again)}. What goes on for ever is tested without "
-        "skip_time: move the clock as far as you mean"
-    )
+    async def run(self) -> None:
+        """Until nothing waits for a time."""
+        clock = Clock((await self._app.database()).url)
+        pool = await self._app.pool()
+        for _ in range(self._most + 1):
+            await self._worker.drained()
+            async with pool.connection() as connection:
+                row = await connection.fetchrow(_NEXT, list(self._worker.buffer.queues))
+            if row is None:
+                return
+            found = NextVisit(*row)
+            self._seen[found.queue, found.key] += 1
+            await clock.advance(found.due_at - found.now)
+        raise TimeoutError(
+            f"after {counted(self._most, 'move')} of the clock, to {instant(found.due_at)}, something "
+            f"still waits for a later time{self.told}. What goes on for ever is tested without "
+            "skip_time: move the clock as far as you mean (or give most_moves=)"
+        )
+
+    @property
+    def told(self) -> str:
+        """What came most often, if anything did."""
+        again = [
+            f"{queue!r} {user_key(key)!r} ({counted(times, 'time')})"
+            for (queue, key), times in self._seen.most_common(SHOWN)
+        ]
+        return f"; these came most often: {', '.join(again)}" if again else ""
