@@ -44,7 +44,7 @@ from mainspring.testing.confluence import (
 from mainspring.testing.database import TestServer
 from mainspring.testing.decide import Decided, decide, given
 from mainspring.testing.enqueued import (
-    EnqueuedCall,
+    WaitingCall,
     assert_enqueued,
     enqueued,
     failed_call,
@@ -66,7 +66,6 @@ __all__ = [
     "STEPS",
     "Clock",
     "Decided",
-    "EnqueuedCall",
     "InlineCall",
     "Missed",
     "NotAtRest",
@@ -79,6 +78,7 @@ __all__ = [
     "TestServer",
     "Timeline",
     "TimerLost",
+    "WaitingCall",
     "WorkerProcess",
     "assert_enqueued",
     "check_confluence",

@@ -44,7 +44,7 @@ where id = %(id)s
 """
 
 
-class EnqueuedCall(NamedTuple):
+class WaitingCall(NamedTuple):
     """A call that has not ended."""
 
     task: str
@@ -64,10 +64,10 @@ class EnqueuedCall(NamedTuple):
         return f"{self.task}({told}){more}{' (parked)' * self.parked}"
 
 
-def enqueued(app: Mainspring, task: Task[..., object] | None = None) -> list[EnqueuedCall]:
+def enqueued(app: Mainspring, task: Task[..., object] | None = None) -> list[WaitingCall]:
     """Calls that have not ended, of all tasks or of one, in the order in which they were enqueued."""
     with app.sync_pool().connection() as connection:
-        rows = connection.cursor(row_factory=class_row(EnqueuedCall)).execute(_READ).fetchall()
+        rows = connection.cursor(row_factory=class_row(WaitingCall)).execute(_READ).fetchall()
     found = [
         row._replace(key=user_key(row.key), arguments=msgspec.json.decode(str(row.arguments)))
         for row in rows
@@ -85,7 +85,7 @@ def assert_enqueued(
     delay: Seconds | None = None,
     at: datetime | None = None,
     count: int | None = None,
-) -> list[EnqueuedCall]:
+) -> list[WaitingCall]:
     """Fail unless a call like this is enqueued, and has not ended; gives those that fit.
 
     `arguments`: those that matter, by name. `delay` (seconds or a timedelta) or `at`: for when. `count`:
@@ -112,7 +112,7 @@ def assert_enqueued(
     ]
     if (len(found) == count) if count is not None else found:
         return found
-    told = EnqueuedCall(task.name, key or "", UUID(int=0), group, wanted, 0, seconds or 0.0, False)
+    told = WaitingCall(task.name, key or "", UUID(int=0), group, wanted, 0, seconds or 0.0, False)
     number = "a call" if count is None else counted(count, "call")
     listed = "".join(f"\n  {call}" for call in all_of_them[:SHOWN]) or "\n  nothing"
     more = f"\n  and {len(all_of_them) - SHOWN} more" if len(all_of_them) > SHOWN else ""
@@ -122,7 +122,7 @@ def assert_enqueued(
     )
 
 
-def _asked(told: EnqueuedCall, key: str | None) -> str:
+def _asked(told: WaitingCall, key: str | None) -> str:
     return str(told._replace(key=str(told.id))) + (f" key={key!r}" if key else "")
 
 
