@@ -13,8 +13,11 @@ import mainspring
 SOURCE = Path(mainspring.__file__).parent
 KERNEL = SOURCE / "kernel"
 # What made the tables, what a test compares with the schema that there is, and what sends the copies that
-# others ask for.
-ELSEWHERE = (SOURCE / "db/schema/migrations", SOURCE / "db/schema/schema.sql", SOURCE / "db/tx.py")
+# others ask for. And the test kit: what makes a call that has failed, which no program but a test does.
+ELSEWHERE = (
+    *(SOURCE / "db/schema/migrations", SOURCE / "db/schema/schema.sql", SOURCE / "db/tx.py"),
+    SOURCE / "testing/enqueued.py",
+)
 WRITE = re.compile(
     r"\b(?:insert\s+into|update|delete\s+from|merge\s+into|truncate(?:\s+table)?|copy)\s+(?:only\s+)?"
     r"mainspring\.(?:visit|reach)\b|\bcopy_to_table\(|(?<!class )\bCopyStep\(",

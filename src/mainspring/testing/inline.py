@@ -15,7 +15,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, NoReturn, TypeVar, cast
+from typing import NamedTuple, NoReturn, TypeVar, cast
 from uuid import UUID
 
 from mainspring import clock
@@ -28,6 +28,7 @@ from mainspring.tasks.declare.handle import CallState, Handle
 from mainspring.tasks.declare.options import CallOptions
 from mainspring.tasks.declare.progress import HowFar
 from mainspring.tasks.declare.task import Call, priority_of
+from mainspring.tasks.run.connections import Connections
 from mainspring.tasks.run.context import Context, Transaction, concluded
 
 R = TypeVar("R")
@@ -113,7 +114,7 @@ class _Inline:
             )  # fmt: skip
             run = Run(visit, token=version, started=clock.local(), began=clock.local())
             encode = task.signature.encode_result
-            context = InlineContext(run, encode, cast("Any", None), None)
+            context = InlineContext(run, encode, cast("Connections", None), None)
             arguments[parameter] = context
         handle: Handle[R] = Handle(task.name, options.key or id, id, "new", self)
         return handle, task.function(**arguments), context
