@@ -54,9 +54,10 @@ if TYPE_CHECKING:
     from mainspring.kernel.retry import RetryPolicy
     from mainspring.processes.declare.call_off import call_off
     from mainspring.processes.declare.decider_api import Signal, gather, scope, set_attrs, sleep
-    from mainspring.processes.declare.flow import choose, every, repeat_until
+    from mainspring.processes.declare.flow import choose, every, for_each, repeat_until
     from mainspring.processes.declare.handle import ProcessHandle
     from mainspring.processes.declare.process import Process
+    from mainspring.processes.declare.question import ProcessView, Question
     from mainspring.processes.declare.races import First, first_of, first_success, some_of
     from mainspring.processes.operate.search import ProcessFilter
     from mainspring.reactive.declare.context import ReactiveRun
@@ -90,7 +91,9 @@ __all__ = [
     "Process",
     "ProcessFilter",
     "ProcessHandle",
+    "ProcessView",
     "Promise",
+    "Question",
     "ReactiveRun",
     "ResultTimeout",
     "RetryAfter",
@@ -108,6 +111,7 @@ __all__ = [
     "every",
     "first_of",
     "first_success",
+    "for_each",
     "gather",
     "now",
     "one_by_one",
@@ -137,7 +141,8 @@ if not TYPE_CHECKING:  # else every name would be there for a type checker
             "processes.operate.search": "ProcessFilter",
             "processes.declare.decider_api": "Signal gather scope set_attrs sleep",
             "processes.declare.call_off": "call_off",
-            "processes.declare.flow": "choose every repeat_until",
+            "processes.declare.flow": "choose every for_each repeat_until",
+            "processes.declare.question": "ProcessView Question",
             "processes.declare.races": "First first_of first_success some_of",
             "reactive.declare.context": "ReactiveRun",
             "tasks.run.context": "Context",

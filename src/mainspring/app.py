@@ -58,6 +58,7 @@ from mainspring.loops import run_apart, run_here
 from mainspring.processes.declare.decider_api import Signal
 from mainspring.processes.declare.handle import ProcessHandle, check_own_id
 from mainspring.processes.declare.process import Process, ProcessDecorator
+from mainspring.processes.declare.question import Question
 from mainspring.processes.declare.versions import Upcast
 from mainspring.processes.registry import Registry
 from mainspring.processes.remote.remote import Remote
@@ -102,6 +103,7 @@ log = logging.getLogger("mainspring")
 MakeLayer: TypeAlias = Callable[[Database, WorkerPort, WorkerSettings], Layer]
 P = ParamSpec("P")
 R = TypeVar("R")
+A = TypeVar("A")
 E = TypeVar("E")
 
 
@@ -462,6 +464,10 @@ class Mainspring(DatabaseHost, Advancing):
     def signal(self, name: str, kind: type[R]) -> Signal[R]:
         """Declare a signal: a message of a type, which processes wait for by `signal.wait()`."""
         return self.registry.declare_signal(name, kind)
+
+    def question(self, name: str, kind: type[R], answers: type[A]) -> Question[R, A]:
+        """Declare a question: a signal that processes answer, by `question.answer(...)`."""
+        return self.registry.declare_question(name, kind, answers)
 
     def upcast(
         self, actor: Task[..., object] | Process[..., Any], *, version: int

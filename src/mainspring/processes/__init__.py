@@ -10,6 +10,7 @@ of determinism.
     runtime.py      what one worker has of them: handlers and the writer of decisions
     scheduled.py    processes that schedules start
     connections.py  the connections that the rooms share in a worker
+    looking.py      what a caller reads of a process that runs
     statements.py   the statements of all rooms, by name
     declare/        what users write: processes, deciders' verbs, handles, versions
     record/         what a decider calls becomes a decision

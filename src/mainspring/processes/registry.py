@@ -33,7 +33,9 @@ from mainspring.processes.declare.process import (
     ProcessSignature,
     StartOptions,
 )
+from mainspring.processes.declare.question import FoundAnswer, ProcessView, Question
 from mainspring.processes.declare.versions import Versions
+from mainspring.processes.looking import answer_steps, view_steps
 from mainspring.processes.operate.settings import register
 from mainspring.processes.remote.remote import Remote
 from mainspring.processes.statements import SQL
@@ -52,6 +54,7 @@ from mainspring.tasks.run.queue import never_run, queue_settings
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+A = TypeVar("A")
 START, SIGNAL, CANCEL = "start", "signal", "cancel"
 
 
@@ -145,6 +148,18 @@ class Registry:
         if known is None:
             known = self.signals[name] = Signal(name, kind)
         return known
+
+    def declare_question(self, name: str, kind: type[T], answers: type[A]) -> Question[T, A]:
+        """Make a question known; the same name and types again is the same question."""
+        known = self.signals.get(name)
+        if isinstance(known, Question) and (known.kind, known.answers) == (kind, answers):
+            return known
+        if known is not None:
+            raise InvalidSetting(
+                f"question {name!r} is declared twice, or as a signal too: one name has one meaning"
+            )
+        made = self.signals[name] = Question(name, kind, answers)
+        return made
 
     def add_former(self, former: str, name: str) -> None:
         """Serve what was enqueued or recorded under a former name of a task or a process."""
@@ -249,6 +264,22 @@ class Registry:
             id=sent.id,
             sent_by=sent.sent_by,
         )
+
+    async def look_up_answer(self, process_id: str, name: str, id: str) -> FoundAnswer:
+        pool = await self._app.pool()
+        async with pool.connection() as connection:
+            return await connection.follow(answer_steps(process_id, name, id))
+
+    def look_up_answer_sync(self, process_id: str, name: str, id: str) -> FoundAnswer:
+        return self.run_steps_sync(answer_steps(process_id, name, id))
+
+    async def view_process(self, process_id: str) -> ProcessView:
+        pool = await self._app.pool()
+        async with pool.connection() as connection:
+            return await connection.follow(view_steps(process_id))
+
+    def view_process_sync(self, process_id: str) -> ProcessView:
+        return self.run_steps_sync(view_steps(process_id))
 
     def find_signal(self, name: str) -> Signal[Any]:
         """The signal of that name; an error that names the nearest otherwise."""

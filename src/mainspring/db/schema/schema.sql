@@ -4203,7 +4203,7 @@ UNION ALL
      JOIN mainspring.task r ON (((r.process_id = p.id) AND (r.id = p.root))))
   WHERE ((p.state = 'open'::mainspring.process_state) AND (r.outcome IS NOT NULL) AND (NOT (EXISTS ( SELECT
            FROM mainspring.task t
-          WHERE ((t.process_id = p.id) AND (t.state = ANY (ARRAY['open'::mainspring.task_state, 'external'::mainspring.task_state, 'parked'::mainspring.task_state])) AND (COALESCE((t.options ->> 'daemon'::text), ''::text) <> 'true'::text) AND (t.actor <> ALL (ARRAY['@signal'::text, '@sleep'::text, '@gather'::text, '@concat'::text, '@first_of'::text, '@some_of'::text, '@call_off'::text, '@every'::text, '@pass_on'::text])))))) AND (NOT (EXISTS ( SELECT
+          WHERE ((t.process_id = p.id) AND (t.state = ANY (ARRAY['open'::mainspring.task_state, 'external'::mainspring.task_state, 'parked'::mainspring.task_state])) AND (COALESCE((t.options ->> 'daemon'::text), ''::text) <> 'true'::text) AND (t.actor <> ALL (ARRAY['@signal'::text, '@sleep'::text, '@gather'::text, '@concat'::text, '@first_of'::text, '@some_of'::text, '@call_off'::text, '@every'::text, '@answer'::text, '@pass_on'::text])))))) AND (NOT (EXISTS ( SELECT
            FROM mainspring.visit v
           WHERE ((v.key = ANY (ARRAY[('look/'::text || (p.id)::text), ('end/'::text || (p.id)::text)])) AND ("left"(v.queue, 18) = 'mainspring.process'::text) AND (v.parked_at IS NULL) AND ((v.due_at <= mainspring.now()) OR (v.attempt > 0)))))))
 UNION ALL

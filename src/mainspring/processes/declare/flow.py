@@ -14,15 +14,16 @@ from typing import TypeVar, overload
 import msgspec
 
 from mainspring.errors import InvalidArguments
-from mainspring.processes.declare.decider_api import seconds
+from mainspring.processes.declare.decider_api import Signal, seconds
 from mainspring.processes.record.arguments import promises_of
 from mainspring.processes.record.blocks import add_block_task, place_of, record_block
-from mainspring.processes.record.flow import CHOOSE, EVERY, REPEAT, Loop
+from mainspring.processes.record.flow import CHOOSE, EACH, EVERY, REPEAT, Loop
 from mainspring.processes.record.recorder import current
 from mainspring.tasks.declare.promise import Promise
 
 K = TypeVar("K")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 @overload
@@ -114,6 +115,31 @@ def every(
     place_of(until, held)
     args = _loop(Loop(text, len(held), seconds("pause", pause), _times(times)))
     return add_block_task(outer, EVERY, args, held)  # type: ignore[return-value]
+
+
+def for_each(
+    signal: Signal[T],
+    body: Callable[[Promise[T]], Promise[R]],
+    *,
+    until: Promise[object],
+) -> Promise[list[R]]:
+    """Make the calls of the body for each signal that comes, while those of others run, until a promise
+    has ended: a map whose items come one by one. What was sent before that end is taken all the same.
+
+    The body is given the promise of the item. The result is those of all, in the order of coming.
+
+        for_each(added, lambda page: scan(page), until=closed.wait())
+    """
+    outer = current("for_each(...)")
+    held = promises_of("for_each", [until])
+    block, text = record_block(outer, "for_each", body, held, takes_item=True)
+    if block.returned is None:
+        raise InvalidArguments(
+            "the body of for_each returns the promise of a call that it makes, whose value is the item's"
+        )
+    held.pop(1)  # the item, which comes later
+    args = {"block": text, "held": len(held), "signal": signal.name}
+    return add_block_task(outer, EACH, args, held)  # type: ignore[return-value]
 
 
 def _loop(loop: Loop) -> dict[str, object]:

@@ -10,12 +10,15 @@ import msgspec
 from mainspring.db.caller import Caller
 from mainspring.declaring import Seconds
 from mainspring.errors import InvalidKey, NotFound, ProcessFailed
+from mainspring.kernel import new_id
 from mainspring.processes.declare.decider_api import Signal
+from mainspring.processes.declare.question import FoundAnswer, ProcessView, Question
 from mainspring.tasks.declare.promise import Failure
 from mainspring.tasks.declare.wait import wait_for, wait_for_sync
 
 R = TypeVar("R")
 S = TypeVar("S")
+A = TypeVar("A")
 
 
 def check_own_id(id: str) -> None:
@@ -63,6 +66,10 @@ class ProcessLookup(Protocol):
     def look_up_process_sync(self, type: str, id: str) -> Found: ...
     async def send_signal(self, process_id: str, sent: Sent, on: Caller | None) -> bool: ...
     def send_signal_sync(self, process_id: str, sent: Sent, on: Caller | None) -> bool: ...
+    async def look_up_answer(self, process_id: str, name: str, id: str) -> FoundAnswer: ...
+    def look_up_answer_sync(self, process_id: str, name: str, id: str) -> FoundAnswer: ...
+    async def view_process(self, process_id: str) -> ProcessView: ...
+    def view_process_sync(self, process_id: str) -> ProcessView: ...
     async def request_cancel(
         self, process_id: str, on: Caller | None, cancel: CancelPart, *, compensate: bool
     ) -> None: ...
@@ -200,6 +207,65 @@ class ProcessHandle(msgspec.Struct, Generic[R], frozen=True, gc=False):
     ) -> bool:
         """The same for code that is not async."""
         return self._lookup.send_signal_sync(self.id, Sent(signal, payload, id, sent_by), on)
+
+    async def ask(
+        self,
+        question: Question[S, A],
+        payload: S,
+        *,
+        id: str | None = None,
+        sent_by: str = "",
+        timeout: Seconds | None = None,
+    ) -> A:
+        """Send a question and wait for its answer; raises `ProcessFailed` or `ResultTimeout` (seconds).
+
+        It is kept until the process takes it. `id`: asked again under it, it is the same question, whose
+        answer may be there already.
+        """
+        once = id if id is not None else new_id()
+        if id is None or not (await self._lookup.look_up_answer(self.id, question.name, id)).taken:
+            await self._lookup.send_signal(self.id, Sent(question, payload, once, sent_by), None)
+        return await wait_for(
+            lambda: self._lookup.look_up_answer(self.id, question.name, once),
+            lambda found: question.found(self.id, found),
+            lambda found, seconds: self._unanswered(question.name, found, seconds),
+            timeout,
+        )
+
+    def ask_sync(
+        self,
+        question: Question[S, A],
+        payload: S,
+        *,
+        id: str | None = None,
+        sent_by: str = "",
+        timeout: Seconds | None = None,
+    ) -> A:
+        """The same for code that is not async."""
+        once = id if id is not None else new_id()
+        if id is None or not self._lookup.look_up_answer_sync(self.id, question.name, id).taken:
+            self._lookup.send_signal_sync(self.id, Sent(question, payload, once, sent_by), None)
+        return wait_for_sync(
+            lambda: self._lookup.look_up_answer_sync(self.id, question.name, once),
+            lambda found: question.found(self.id, found),
+            lambda found, seconds: self._unanswered(question.name, found, seconds),
+            timeout,
+        )
+
+    async def view(self) -> ProcessView:
+        """What is seen of it while it runs: attributes, numbers of tasks, signals that it waits for."""
+        return await self._lookup.view_process(self.id)
+
+    def view_sync(self) -> ProcessView:
+        """The same for code that is not async."""
+        return self._lookup.view_process_sync(self.id)
+
+    def _unanswered(self, name: str, found: FoundAnswer, seconds: float) -> str:
+        how = "has taken it" if found.taken else "does not wait for it yet"
+        return (
+            f"process {self.type!r} {self.id} has not answered {name!r} after {seconds:g} s: it {how}; "
+            f"ask `mainspring processes why {self.id}`"
+        )
 
     async def cancel(
         self,

@@ -21,7 +21,8 @@ from mainspring.tasks.declare.promise import Promise
 from mainspring.tasks.declare.recording import recorder
 from mainspring.tasks.declare.signature import PAYLOAD_BYTES, encode_result
 
-Body = Callable[[], object]
+Body = Callable[..., object]
+ITEM = "item"
 
 
 class BlockRecorder(Recorder):
@@ -31,14 +32,24 @@ class BlockRecorder(Recorder):
         super().__init__(decider=outer.decider, limit=outer.limit, version_of=outer.version_of)
         self._outer = outer
         self._taken = taken
+        self.item = Promise[object](ITEM, "the item", self)  # that comes with each round of a block
 
     def ref(self, promise: Promise[object]) -> Ref:
+        if promise is self.item:
+            return str(place_of(promise, self._taken))
         if promise.maker is self:
             return promise.ref
         self._outer.ref(promise)  # refuses one to which the decider has no right
         return str(place_of(promise, self._taken))
 
+    def ref_of_item(self) -> Promise[object]:
+        """The promise of the item, which has a place from here on, used or not."""
+        place_of(self.item, self._taken)
+        return self.item
+
     def check_use(self, promise: Promise[object], kind: str) -> None:
+        if promise is self.item:
+            return
         if promise.maker is self:
             super().check_use(promise, kind)
         else:
@@ -60,9 +71,15 @@ def place_of(promise: Promise[object], among: list[Promise[object]]) -> int:
 
 
 def record_block(
-    outer: Recorder, what: str, body: Body, taken: list[Promise[object]]
+    outer: Recorder,
+    what: str,
+    body: Body,
+    taken: list[Promise[object]],
+    *,
+    takes_item: bool = False,
 ) -> tuple[Decision, msgspec.Raw]:
-    """What a block decides, and the same as JSON."""
+    """What a block decides, and the same as JSON. One that takes an item is given its promise, which
+    stands in `taken` after those that are there."""
     if isinstance(body, Promise) or not callable(body):
         raise InvalidArguments(
             f"{what} takes a function without arguments, such as `lambda: publish(page)`, got "
@@ -71,7 +88,7 @@ def record_block(
     inner = BlockRecorder(outer, taken)
     mark = recorder.set(inner)
     try:
-        returned = body()
+        returned = body(inner.ref_of_item()) if takes_item else body()
     finally:
         recorder.reset(mark)
     if inspect.iscoroutine(returned):
@@ -138,7 +155,7 @@ def _encoded(block: Decision) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode({**rest, "children": children}))
 
 
-def placed(block: msgspec.Raw, promises: Sequence[str], after: int = 0) -> Placed:
+def placed(block: msgspec.Raw, promises: Sequence[Ref], after: int = 0) -> Placed:
     """A block as it is made: `promises` are the edges of the task that makes it, `after` the number of
     tasks that the decision makes before those of the block."""
     stored = msgspec.json.decode(block, type=_Stored)

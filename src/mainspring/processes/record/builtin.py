@@ -22,13 +22,17 @@ def decide(actor: str, args: str, inputs: Sequence[PromiseInput]) -> Decision:
             return Decision(result=_list(_values(args, inputs)))
         case "@concat":
             return Decision(result=_concatenated(_values(args, inputs)))
-        case "@leave":
+        case "@leave" | "@answer":
             values = _values(args, inputs)
             return Decision(result=values[0] if values else None)
         case "@choose":
             return flow.choose(args, inputs)
         case "@repeat":
             return flow.repeat(args, inputs)
+        case "@each":
+            return flow.each(args, inputs)
+        case "@kept":
+            return Decision(result=bytes(msgspec.json.decode(args, type=_Kept).value).decode())
         case "@every":
             return flow.every(args, inputs)
         case "@pass_on":
@@ -38,6 +42,10 @@ def decide(actor: str, args: str, inputs: Sequence[PromiseInput]) -> Decision:
 
 def _values(args: str, inputs: Sequence[PromiseInput]) -> list[str]:
     return [_value(inputs[n]) for n in msgspec.json.decode(args, type=_Of).of]
+
+
+class _Kept(msgspec.Struct):
+    value: msgspec.Raw
 
 
 class _Of(msgspec.Struct):

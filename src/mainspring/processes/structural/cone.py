@@ -23,6 +23,7 @@ WAITING = (
     "@some_of",
     "@call_off",
     "@every",
+    "@answer",
     "@pass_on",
 )
 

@@ -128,6 +128,13 @@ class Context:
         """Whether the run no longer counts: a plain function that loops should look at it."""
         return self._run.stopped is not None
 
+    @property
+    def process(self) -> str:
+        """The id of the process of which this run is a step; an error in a plain call."""
+        raise MainspringError(
+            f"task {self.task!r} runs as a plain call, not as a step of a process"
+        )
+
     def beat(self) -> None:
         """Say that the run goes on: from now on it has its whole work timeout again.
 

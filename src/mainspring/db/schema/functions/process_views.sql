@@ -110,7 +110,7 @@ create or replace view mainspring.process_violation as
     where p.state = 'open' and r.outcome is not null
       and not exists (select from mainspring.task t
         where t.process_id = p.id and t.state in ('open', 'external', 'parked') and coalesce(t.options ->> 'daemon', '') <> 'true'
-          and t.actor not in ('@signal', '@sleep', '@gather', '@concat', '@first_of', '@some_of', '@call_off', '@every', '@pass_on'))
+          and t.actor not in ('@signal', '@sleep', '@gather', '@concat', '@first_of', '@some_of', '@call_off', '@every', '@answer', '@pass_on'))
       and not exists (select from mainspring.visit v
         where v.key in ('look/' || p.id::text, 'end/' || p.id::text) and left(v.queue, 18) = 'mainspring.process'
           and v.parked_at is null and (v.due_at <= mainspring.now() or v.attempt > 0))

@@ -10,11 +10,11 @@ with recursive down as (
   join mainspring.edge e on e.process_id = d.process_id and e.promise = d.promise
   join mainspring.task t on t.process_id = e.process_id and t.id = e.task
   where t.state = 'open'
-    and (e.kind in ('value', 'order') or (e.kind = 'outcome' and (t.actor in ('@pass_on', '@first_of', '@every') or (t.actor = '@some_of' and t.args ? 'ends'))))
+    and (e.kind in ('value', 'order') or (e.kind = 'outcome' and (t.actor in ('@pass_on', '@first_of', '@every', '@each') or (t.actor = '@some_of' and t.args ? 'ends'))))
 )
 select d.source::text, bool_or(e.kind = 'outcome') as caught
 from down d
 join mainspring.edge e on e.process_id = d.process_id and e.promise = d.promise and e.kind in ('outcome', 'handle')
 join mainspring.task t on t.process_id = e.process_id and t.id = e.task
-where t.state = 'open' and (e.kind = 'handle' or not (t.actor in ('@pass_on', '@first_of', '@every') or (t.actor = '@some_of' and t.args ? 'ends')))
+where t.state = 'open' and (e.kind = 'handle' or not (t.actor in ('@pass_on', '@first_of', '@every', '@each') or (t.actor = '@some_of' and t.args ? 'ends')))
 group by d.source

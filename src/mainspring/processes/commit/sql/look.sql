@@ -15,7 +15,7 @@ left join mainspring.process_type s on s.name = p.type
 cross join lateral (
   select max(t.changed_at) as changed_at,
     count(*) filter (where t.state in ('open', 'external', 'parked') and coalesce(t.options ->> 'daemon', '') <> 'true'
-      and t.actor not in ('@signal', '@sleep', '@gather', '@concat', '@first_of', '@some_of', '@call_off', '@every', '@pass_on')) as live,
+      and t.actor not in ('@signal', '@sleep', '@gather', '@concat', '@first_of', '@some_of', '@call_off', '@every', '@answer', '@pass_on')) as live,
     count(*) filter (where t.state = 'parked') as parked,
     count(*) filter (where v.key is not null and not v.is_planned) as queued,
     min(v.due_at) filter (where v.is_planned) as starts_at,
