@@ -40,7 +40,7 @@ MOST_BREAKERS = 1000
 SaidOfEntity: TypeAlias = bool | datetime | str  # or why it is offered unasked
 
 
-class Question(msgspec.Struct, eq=False):
+class AskedItem(msgspec.Struct, eq=False):
     """An entity that a stage is asked about."""
 
     item: StageItem
@@ -57,7 +57,7 @@ class QuestionLine:
         self._ref = StageRef(stage.kind, stage.name)
         self._budget = stage.settings.budget
         self._record = AskRecord()
-        self._waiting: deque[Question] = deque()
+        self._waiting: deque[AskedItem] = deque()
         self._under_way = 0
         self._sending = False
         self._breakers: dict[str, None] = {}
@@ -95,7 +95,7 @@ class QuestionLine:
         if item.size > CALL_BYTES:
             return "failed: too large"
         answer: asyncio.Future[Asked | Bad] = asyncio.get_running_loop().create_future()
-        self._waiting.append(Question(item, now.timestamp(), answer))
+        self._waiting.append(AskedItem(item, now.timestamp(), answer))
         if not self._sending:
             self._sending = True
             asyncio.get_running_loop().call_soon(self._send)
@@ -107,8 +107,8 @@ class QuestionLine:
             self._under_way += 1
             self._peer.keep(self._call(batch))
 
-    def _take(self) -> list[Question]:
-        batch, ids, weight = list[Question](), set[str](), 0
+    def _take(self) -> list[AskedItem]:
+        batch, ids, weight = list[AskedItem](), set[str](), 0
         while self._waiting and len(batch) < QUESTIONS:
             question = self._waiting[0]
             if question.answer.done():
@@ -121,7 +121,7 @@ class QuestionLine:
             batch.append(self._waiting.popleft())
         return batch
 
-    async def _call(self, batch: list[Question]) -> None:
+    async def _call(self, batch: list[AskedItem]) -> None:
         items = [question.item for question in batch]
         now = datetime.fromtimestamp(max(question.now for question in batch), UTC)
         try:
