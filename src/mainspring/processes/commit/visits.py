@@ -37,6 +37,28 @@ MARK = '{"@"'  # with which the payload of a process's visit begins
 Serves = Callable[[str, int], bool]
 
 
+class VisitRow(msgspec.Struct, frozen=True):
+    """A visit as a run reads it, in the rows of statements that find visits by rules of this layer."""
+
+    shard: int
+    key: str
+    queue: str
+    id: UUID
+    grp: str | None
+    priority: int
+    due: float
+    version: int
+    attempt: int
+    crashes: int
+    expires_at: datetime | None
+    payload: str
+
+    @property
+    def visit(self) -> Visit:
+        """As a run has it."""
+        return Visit(*msgspec.structs.astuple(self)[: len(VisitRow.__struct_fields__)])
+
+
 class NewVisit(msgspec.Struct, frozen=True):
     """A visit to be added."""
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import NamedTuple
-from uuid import UUID
 
-from mainspring.kernel import Visit
+from mainspring.processes.commit.visits import VisitRow
 
 
 class RemoteActor(NamedTuple):
@@ -22,54 +21,22 @@ class RemoteActor(NamedTuple):
     now: float
 
 
-class FreeVisit(NamedTuple):
+class FreeVisit(VisitRow, frozen=True):
     """A row of pull_visits.sql: a visit as a run reads it, locked."""
 
-    shard: int
-    key: str
-    queue: str
-    id: UUID
-    grp: str | None
-    priority: int
-    due: float
-    version: int
-    attempt: int
-    crashes: int
-    expires_at: datetime | None
-    payload: str
     now: float
-
-    @property
-    def visit(self) -> Visit:
-        return Visit(*self[:12])
 
     @property
     def is_expired(self) -> bool:
         return self.expires_at is not None and self.expires_at.timestamp() <= self.now
 
 
-class PulledVisit(NamedTuple):
+class PulledVisit(VisitRow, frozen=True):
     """A row of pull_again.sql: a visit as a run reads it, and its run."""
 
-    shard: int
-    key: str
-    queue: str
-    id: UUID
-    grp: str | None
-    priority: int
-    due: float
-    version: int
-    attempt: int
-    crashes: int
-    expires_at: datetime | None
-    payload: str
     run: int
     started: float
     held_until: datetime
-
-    @property
-    def visit(self) -> Visit:
-        return Visit(*self[:12])
 
 
 class Hold(NamedTuple):

@@ -10,9 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import NamedTuple
-from uuid import UUID
 
 import msgspec
 
@@ -27,7 +25,6 @@ from mainspring.kernel import (
     Retry,
     RetryPolicy,
     Run,
-    Visit,
     WorkerPort,
     judge,
     new_id,
@@ -37,6 +34,7 @@ from mainspring.processes.commit.commit import change_steps, settle_steps
 from mainspring.processes.commit.task_input import TaskInput, TaskInputs, in_background
 from mainspring.processes.commit.visits import (
     MARK,
+    VisitRow,
     engine_visit,
     is_process_visit,
     offer_steps,
@@ -56,30 +54,14 @@ from mainspring.tasks.run.queue import never_run
 log = logging.getLogger("mainspring")
 
 
-class OverdueVisit(NamedTuple):
+class OverdueVisit(VisitRow, frozen=True):
     """A row of read_overdue.sql: a visit as a run reads it, its run, and the policy of its queue."""
 
-    shard: int
-    key: str
-    queue: str
-    id: UUID
-    grp: str | None
-    priority: int
-    due: float
-    version: int
-    attempt: int
-    crashes: int
-    expires_at: datetime | None
-    payload: str
     run: int
     started: float
     work_timeouts: int
     policy: str  # JSON
     now: float
-
-    @property
-    def visit(self) -> Visit:
-        return Visit(*self[:12])
 
 
 class RecoveredVisit(NamedTuple):
