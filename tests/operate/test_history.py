@@ -14,8 +14,8 @@ from mainspring.db.database import Connection, Database
 from mainspring.db.shared import SharedConnections
 from mainspring.errors import InvalidSetting, MissingRights
 from mainspring.jobs import upkeep
+from mainspring.jobs.chores import run_chores
 from mainspring.jobs.statements import SQL as JOBS_SQL
-from mainspring.kernel.chores import run_chores
 from mainspring.kernel.outcome import Done, Parked, Retry
 from mainspring.operate.history import HistoryFilter
 from mainspring.operate.statements import SQL

@@ -1,6 +1,7 @@
 """The engine's own work, above the kernel's door: bulk operations, schedules, the upkeep of history.
 
 bulk.py        operations on any visits: restart or delete parked ones, put past tasks back
+chores.py      what layers do now and then to their tables
 cron.py        when a cron line comes next, in the time zone it names; pure, no I/O
 doctor.py      what is wrong with history's days and with recurring visits
 flood.py       flags a queue in which more visits wait than its bound allows

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mainspring.db.database import Database
 from mainspring.db.shared import Haste
 from mainspring.jobs.bulk import OPERATIONS
+from mainspring.jobs.chores import run_chores, run_glances
 from mainspring.jobs.flood import mark
 from mainspring.jobs.operation import adopt, operation_queue
 from mainspring.jobs.recurring import sync_recurring
@@ -27,7 +29,7 @@ class DeclaredSchedules(NamedTuple):
 
 
 class JobLayer(Layer):
-    """Bulk operations, those of other layers too, the ticks of recurring visits, and upkeep."""
+    """Bulk operations and chores, those of other layers too, and the ticks of recurring visits."""
 
     chores = (keep_up,)
     glances = (mark,)
@@ -46,6 +48,8 @@ class JobLayer(Layer):
         self._pool = settings.pool
         self._declared = declared
         self._days = settings.history_days
+        self._layers: list[Layer] = [*layers, self]
+        self._chores: list[asyncio.Task[None]] = []
         kinds = [OPERATIONS, *(layer.operations for layer in layers)]
         self._kinds = {name: kind for some in kinds for name, kind in some.items()}
 
@@ -74,3 +78,18 @@ class JobLayer(Layer):
                 targets=declared.targets,
                 former=declared.former,
             )
+        if not self._chores:
+            loop = asyncio.get_running_loop()
+            self._chores = [loop.create_task(chores) for chores in self._loops()]
+
+    def _loops(self) -> Iterator[Coroutine[Any, Any, None]]:
+        database, line, days = self._database, self._worker.line, self._days
+        chores = [chore for layer in self._layers for chore in layer.chores]
+        yield run_chores(database, line(haste=Haste.LONG), chores, days=days)
+        glances = [glance for layer in self._layers for glance in layer.glances]
+        yield run_glances(database, line(), glances, self._worker.news, days=days)
+
+    async def close(self) -> None:
+        for chores in self._chores:
+            chores.cancel()
+        await asyncio.gather(*self._chores, return_exceptions=True)

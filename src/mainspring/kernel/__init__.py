@@ -16,7 +16,6 @@ invariants and the traps. `docs/design/layers.md` says what a layer is.
     functions/              functions of the schema that write visits, for layers' statements and for users
     statements.py           the statements of all rooms by name; makes declared queues known
     owned.py                what a worker owns and runs, and the database's time, for its loop and its heart
-    chores.py               what layers do now and then to their tables
     worker.py               puts the rooms together
 
     read/     due visits come into memory        run/      slots execute them

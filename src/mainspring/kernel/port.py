@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ class WorkerPort:
     def __init__(self, connections: SharedConnections | None = None) -> None:
         self._connections = connections
         self._worker: Worker | None = None
+        self.news = asyncio.Event()  # set when an operator may have set something
 
     @classmethod
     def to(cls, database: Database, settings: WorkerSettings | None = None) -> WorkerPort:

@@ -122,17 +122,6 @@ class Tuning:
     welcome_look: float = 0.1
     drained_look: float = 0.05
 
-    # -- chores and glances
-    # Upkeep drops what is old: days of history, notes. Nobody waits for it.
-    chore_every: float = 600.0
-    # What lags behind is noticed so soon; seldom where a round has found nothing to look after.
-    glance_every: float = 2.0
-    glance_seldom: float = 30.0
-    # Times as long as the glances took: long ones must not become a worker's main work.
-    glance_rest: int = 50
-    # By this part these times differ, so that workers do not come in step.
-    apart: float = 0.2
-
     # -- breakers
     # What could not be told of runs that failed is told again after so long.
     breaker_again: float = 1.0

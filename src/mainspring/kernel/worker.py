@@ -18,7 +18,6 @@ from mainspring.db.database import Database
 from mainspring.db.reconnecting import Line, until_reachable
 from mainspring.db.shared import Haste
 from mainspring.kernel.breaker.breaking import Breaking
-from mainspring.kernel.chores import run_chores, run_glances
 from mainspring.kernel.layer import Layer
 from mainspring.kernel.lease.doubts import Doubts
 from mainspring.kernel.lease.heart import Heart
@@ -135,7 +134,6 @@ class Worker:
             if queue.endpoint is not None:
                 queue.endpoint.when_back(self._endpoint_is_back)
         self._tasks: list[asyncio.Task[None]] = []
-        self._news = asyncio.Event()  # an operator may have set something
         self.port.attach(self)
         self._sharing = False  # a look whether another worker is idle is on its way
 
@@ -170,15 +168,6 @@ class Worker:
             *self.settler.loops(),
             self._watch_lease(),
         ]
-        days = self.settings.history_days
-        if chores := [chore for layer in self._layers for chore in layer.chores]:
-            loops.append(
-                run_chores(self._database, self.port.line(haste=Haste.LONG), chores, days=days)
-            )
-        if glances := [glance for layer in self._layers for glance in layer.glances]:
-            loops.append(
-                run_glances(self._database, self.port.line(), glances, self._news, days=days)
-            )
         if not self._database.pooled:
             listener = Listener(
                 self._listening,
@@ -375,7 +364,7 @@ class Worker:
 
     def _settings_changed(self) -> None:
         self.heart.poke_beat()
-        self._news.set()
+        self.port.news.set()
 
     def _shards_freed(self, pool: str) -> None:
         if pool == self.settings.pool:

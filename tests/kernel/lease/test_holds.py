@@ -8,13 +8,8 @@ from datetime import timedelta
 import pytest
 
 from mainspring import crash_points
-from mainspring.db.database import Database
-from mainspring.kernel.layer import Layer
 from mainspring.kernel.outcome import Again, Done, Parked
-from mainspring.kernel.settings import QueueSettings, WorkerSettings
-from mainspring.kernel.worker import Worker
 from mainspring.testing import wait_until
-from mainspring.testing.idle import FAST_SETTINGS
 from visits import Visits, locked, queue
 from workers import Gauge, working
 
@@ -159,36 +154,6 @@ async def test_a_visit_that_is_locked_before_its_start_is_not_tried_without_a_pa
             await wait_until(lambda: gauge.started == ["a"] and not worker.owned.runs, 3)
 
     assert 2 <= tried <= 60
-
-
-async def test_what_is_held_first_does_not_wait_for_the_upkeep(
-    visits: Visits, database_url: str
-) -> None:
-    """T5: old rows may take minutes to drop; what is marked before it starts, starts meanwhile."""
-    begun, over = asyncio.Event(), asyncio.Event()
-
-    async def chore(database, connection, *, days: int) -> None:
-        begun.set()
-        await over.wait()
-
-    class Tidy(Layer):
-        chores = (chore,)
-
-        def queues(self, pool: str) -> list[QueueSettings]:
-            return []
-
-    gauge = Gauge()
-    chosen = WorkerSettings(**FAST_SETTINGS)
-    served = [queue(handler=gauge, hold_after=0)]
-    worker = Worker(Database(database_url), served, chosen, [Tidy()])
-    await worker.start()
-    try:
-        await asyncio.wait_for(begun.wait(), 10)
-        visits.offer("a")
-        await wait_until(lambda: gauge.started == ["a"], 5)
-    finally:
-        over.set()
-        await worker.stop()
 
 
 async def test_a_hold_that_arrives_after_its_run_was_given_up_is_cleared(

@@ -11,11 +11,18 @@ from contextlib import suppress
 from mainspring import clock
 from mainspring.db.database import Database
 from mainspring.db.shared import SharedLine
-from mainspring.kernel.layer import Chore
-from mainspring.kernel.tuning import DEFAULT
+from mainspring.kernel import Chore
 
 log = logging.getLogger("mainspring")
-_APART = (1 - DEFAULT.apart, 1 + DEFAULT.apart)
+# Upkeep drops what is old: days of history, notes. Nobody waits for it (seconds, as all of these).
+CHORE_EVERY = 600.0
+# What lags behind is noticed so soon; seldom where a round has found nothing to look after.
+GLANCE_EVERY = 2.0
+GLANCE_SELDOM = 30.0
+# Times as long as the glances took: long ones must not become a worker's main work.
+GLANCE_REST = 50
+# By such a part these times differ, so that workers do not come in step.
+APART = (0.8, 1.2)
 
 
 async def run_chores(
@@ -29,7 +36,7 @@ async def run_chores(
                     await chore(database, connection, days=days)
             except Exception as error:
                 log.warning("upkeep.waiting", extra={"error": str(error)})
-        await asyncio.sleep(DEFAULT.chore_every * random.uniform(*_APART))
+        await asyncio.sleep(CHORE_EVERY * random.uniform(*APART))
 
 
 async def run_glances(
@@ -42,7 +49,7 @@ async def run_glances(
 ) -> None:
     """Take all glances for ever; seldom while there is nothing to look after, until `news`."""
     while True:
-        seconds, least = 0.0, DEFAULT.glance_every
+        seconds, least = 0.0, GLANCE_EVERY
         news.clear()
         try:
             began = clock.local()
@@ -52,10 +59,10 @@ async def run_glances(
                     any_found |= bool(await glance(database, connection, days=days))
             seconds = clock.local() - began
             if not any_found and not database.pooled:  # there nobody is told
-                least = DEFAULT.glance_seldom
+                least = GLANCE_SELDOM
         except Exception as error:
             log.warning("glance.waiting", extra={"error": str(error)})
         with suppress(TimeoutError):
-            rest = max(least, DEFAULT.glance_rest * seconds) * random.uniform(*_APART)
+            rest = max(least, GLANCE_REST * seconds) * random.uniform(*APART)
             async with asyncio.timeout(rest):
                 await news.wait()
