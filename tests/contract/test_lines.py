@@ -12,7 +12,7 @@ SOURCE = ROOT / "src" / "mainspring"
 MOST = 400  # of one file
 # The public face, where each name has its signatures and an example, and the errors.
 LONGER = {"app.py", "operator.py", "errors.py"}
-KERNEL = 8750  # wanted: 7,000
+KERNEL = 8665  # wanted: 7,000
 LAYERS_PAGE = 80
 
 
