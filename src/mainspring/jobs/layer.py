@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mainspring.db.database import Database
 from mainspring.db.shared import Haste
@@ -82,7 +82,7 @@ class JobLayer(Layer):
             loop = asyncio.get_running_loop()
             self._chores = [loop.create_task(chores) for chores in self._loops()]
 
-    def _loops(self) -> Iterator[Coroutine[Any, Any, None]]:
+    def _loops(self) -> Iterator[Coroutine[None, None, None]]:
         database, line, days = self._database, self._worker.line, self._days
         chores = [chore for layer in self._layers for chore in layer.chores]
         yield run_chores(database, line(haste=Haste.LONG), chores, days=days)
