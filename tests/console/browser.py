@@ -70,3 +70,7 @@ async def browsing(
         yield page
         await browser.close()
     assert not [text for text in complaints if expected is None or expected not in text]
+
+
+if __name__ == "__main__":  # before the tests: apt may take longer than one of them has
+    chromium()
