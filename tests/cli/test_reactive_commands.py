@@ -131,6 +131,11 @@ def test_a_task_runs_is_rewound_and_repaired(on, platform):
     assert "dwh.orders.loaded_to" in seen
     assert "2026-03-10 01:00:00Z" in seen
 
+    back = ("params", "rewind", "dwh.orders.loaded_to", "2026-03-05T00:00:00+00:00")
+    tried = on(*back, "--dry-run")
+    assert "param 'dwh.orders.loaded_to' would be at 2026-03-05 00:00:00Z" in tried.out
+    assert "daily: has seen 2026-03-10 01:00:00Z" in tried.out
+    assert "2026-03-10 01:00:00Z" in on("params", "show", "dwh.orders.loaded_to").out
     moved = on(
         "params", "rewind", "dwh.orders.loaded_to", "2026-03-05T00:00:00+00:00", "--why", "late"
     )

@@ -163,6 +163,9 @@ async def test_a_token_is_found_until_it_is_revoked(
             await tokens.revoke_token(tx, "nobody")
     assert {row.id: row.is_good for row in rows} == {made.row.id: False, short.row.id: False}
     assert not any(made.text.rpartition("_")[2] in row["row"] for row in stored)
+    noted = [(order.action, order.target, order.actor) for order in await app.operator.orders()]
+    assert ("tokens.create", made.row.id, "ann") in noted
+    assert ("tokens.revoke", made.row.id) in [order[:2] for order in noted]
     assert believing.BELIEVED_SECONDS < 5
     await callers.find(f"Bearer {made.text}")  # believed for now
     monkeypatch.setattr(believing, "BELIEVED_SECONDS", 0.0)

@@ -136,6 +136,9 @@ def rewind(
     ] = None,
     by: By = None,
     why: Reason = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only list the tasks that it would affect.")
+    ] = False,
     url: options.Url = None,
     app: options.App = None,
     json: options.Json = False,
@@ -147,13 +150,17 @@ def rewind(
         starts = [parse_value(param, text) for text in chunk or []]
         setter = by or options.source()
         given = parse_value(param, to)
+        if dry_run:
+            tried = await target.reactive.rewind(name, given, chunks=starts, dry_run=True)
+            return param, tried
         return param, await target.rewind(param, given, chunks=starts, by=setter, why=why)
 
     param, found = ask_app(move, url, app)
     if json:
         show.as_json(found)
         return
-    show.say(f"param {name!r} is at {show_value(parse_value(param, to))}")
+    would = "would be" if dry_run else "is"
+    show.say(f"param {name!r} {would} at {show_value(parse_value(param, to))}")
     _print_affected(param, found)
 
 

@@ -165,7 +165,7 @@ class ReactiveOperator:
         """Make a param, unless it is there."""
         async with self._open() as connection:
             await connection.follow(make([param]))
-            await record_order(connection, "params.create", param.name)
+            await record_order(connection, "params.create", param.key)
 
     async def rewind(
         self,

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from mainspring.db.tx import Tx
 from mainspring.errors import InvalidSetting, NotFound
+from mainspring.operate import record_order
 from mainspring.server.access.scopes import check_scopes
 from mainspring.server.statements import SQL
 
@@ -93,6 +94,8 @@ async def create_token(
         lifetime=lifetime,
         created_by=by,
     )
+    details = {"name": name, "scopes": list(scopes)}
+    await record_order(tx, "tokens.create", id, details=details, source=by)
     return MadeToken(row, None if san is not None else text)
 
 
@@ -106,4 +109,5 @@ async def revoke_token(tx: Tx, id: str) -> TokenRow:
     row = await tx.first(SQL["revoke_token"], TokenRow, id=id)
     if row is None:
         raise NotFound(f"there is no token {id!r}; mainspring tokens list shows them")
+    await record_order(tx, "tokens.revoke", id)
     return row
