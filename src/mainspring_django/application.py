@@ -68,6 +68,11 @@ class Project(Mainspring):
     def _declare(
         self, function: Callable[..., object], given: dict[str, object]
     ) -> Task[..., object] | ReactiveTask:
+        if given.get("executor") == "process":
+            raise InvalidSetting(
+                f'task {given.get("name") or function.__name__!r}: executor="process" is not for the '
+                "application of a Django project yet: leave it out, and the function runs in a thread"
+            )
         return super()._declare(closing(function), given)
 
 

@@ -94,6 +94,8 @@ def test_what_cannot_be_is_said_with_its_remedy(shop: str) -> None:
         "TASKS['default']: timeout must be 0.000001 to 10000000 seconds (a number, or a timedelta), got -1",
         "Django's database 'lite' is sqlite, and Mainspring needs PostgreSQL: name another by "
         "MAINSPRING = {'DATABASE': alias}",
+        "task 'len': executor=\"process\" is not for the application of a Django project yet: leave it "
+        "out, and the function runs in a thread",
     ], ran.stderr
 
 

@@ -35,3 +35,8 @@ try:
     Project("lite", pool="default")
 except Exception as error:
     print(error)
+
+try:
+    application().task(executor="process")(len)
+except Exception as error:
+    print(error)
