@@ -16,6 +16,7 @@ from mainspring.kernel.limits.breaker import Breaker
 from mainspring.kernel.outcome import Done, Outcome
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.settings import QueueSettings
+from mainspring.kernel.statements import SQL
 from mainspring.kernel.visit import Run
 from mainspring.kernel.worker import Worker
 from mainspring.testing import Clock, wait_until
@@ -370,15 +371,38 @@ async def test_a_failure_of_a_run_that_began_before_is_not_heard_while_it_is_tri
         await wait_until(lambda: breaker(visits) is None, 20)
 
 
-async def test_the_plans_of_counting_ride_the_primary_key(visits: Visits) -> None:
-    """Also among many breakers."""
+PLANNED: dict[str, dict[str, object]] = {
+    "count_failures": {
+        "queues": ["ring"],
+        "groups": ["g7"],
+        "counts": "{1}",
+        "anew": [False],
+        "began": "{0}",
+        "rests": "{null}",
+        "reasons": ["refused"],
+    },
+    "count_successes": {
+        "queues": ["ring"],
+        "groups": ["g7"],
+        "counts": "{1}",
+        "began": "{0}",
+        "trusted": 256,
+    },
+    "make_breakers": {"queues": ["ring"], "groups": ["g7"]},
+    "read_queues": {"queues": ["ring", "other"]},
+    "lock_queue": {"queue": "ring"},
+}
+
+
+@pytest.mark.parametrize("name", PLANNED)
+async def test_among_many_breakers_each_statement_finds_its_own(visits: Visits, name: str) -> None:
+    """The heart and the counting of failures never scan those of all groups."""
     visits.query(
-        "insert into mainspring.breaker (queue, grp, failures) select 'ring', 'g' || n, 1"
+        "insert into mainspring.breaker (queue, grp, failures) select 'busy', 'g' || n, 1"
         " from generate_series(1, 20000) n"
     )
     visits.query("analyze mainspring.breaker")
-    plan = visits.query(
-        "explain select b.failures from mainspring.breaker b"
-        " join unnest(array['ring'], array['g7']) as g(queue, grp) on g.queue = b.queue and g.grp = b.grp"
-    )
-    assert any("breaker_pkey" in line for row in plan for line in row.values())
+    text = f"explain (costs off) {SQL[name].text}"
+    plan = str(visits.connection.execute(text, PLANNED[name]).fetchall())
+    assert "Seq Scan on breaker" not in plan
+    assert name == "make_breakers" or "breaker_pkey" in plan
