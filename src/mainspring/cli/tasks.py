@@ -1,4 +1,4 @@
-"""`mainspring tasks`: list, show, watch, cancel, run-now, enqueue."""
+"""`mainspring tasks`: list, show, watch, cancel, run-now, enqueue, enqueue-many."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 
 from mainspring.cli import options, show
 from mainspring.cli.group import CommandGroup
+from mainspring.cli.lines import bar, json_lines, opened
 from mainspring.cli.operations import show_begun
 from mainspring.cli.target import ask, ask_app
 from mainspring.errors import InvalidArguments, InvalidSetting, NotFound
@@ -303,6 +304,38 @@ def enqueue(
     else:
         unchecked = "" if checked else "; its arguments are checked when it runs (--app: now)"
         show.say(f"task {name!r} {id} is enqueued{unchecked}")
+
+
+@group.command("enqueue-many")
+def enqueue_many(
+    name: Annotated[str, typer.Argument(help="The task's name.")],
+    source: Annotated[
+        str, typer.Option("--from", help="A file with a JSON object a line; -: standard input.")
+    ],
+    chunk: Annotated[int, typer.Option(min=1, max=100_000, help="Committed at a time.")] = 5_000,
+    skip: Annotated[int, typer.Option(min=0, help="Lines that are in already.")] = 0,
+    priority: Annotated[int | None, typer.Option(min=0, max=9, help="Greater is sooner.")] = None,
+    group_name: Annotated[str | None, typer.Option("--group", help="In this group.")] = None,
+    url: options.Url = None,
+    app: options.App = None,
+    json: options.Json = False,
+) -> None:
+    """Enqueue a task for each line of a file: arguments by name, checked by the application.
+
+    A chunk is enqueued whole or not at all. After an error --skip goes on behind what is in.
+    """
+
+    async def order(target: Mainspring) -> int:
+        how = target.find_task(name).options(priority=priority, group=group_name)
+        with opened(source) as lines, bar(source, on=not json) as advance:
+            calls = json_lines(lines, skip, advance)
+            return await how.enqueue_from(calls, chunk=chunk)
+
+    count = ask_app(order, url, app)
+    if json:
+        show.as_json({"task": name, "enqueued": count})
+    else:
+        show.say(f"{count} calls of task {name!r} are enqueued")
 
 
 def _object(text: str) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import msgspec
@@ -23,7 +23,8 @@ from mainspring.errors import (
 )
 from mainspring.kernel import DEFAULT_POOL, DEFAULT_PRIORITY, RetryPolicy, register_queues
 from mainspring.processes.commit.signals import send_steps
-from mainspring.processes.commit.start import Started, start_steps
+from mainspring.processes.commit.start import Started, insert_process, start_steps
+from mainspring.processes.commit.visits import NewVisit, insert_steps
 from mainspring.processes.declare.decider_api import Signal
 from mainspring.processes.declare.handle import CancelPart, Found, ProcessHandle, Sent
 from mainspring.processes.declare.process import (
@@ -55,6 +56,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 A = TypeVar("A")
+VISITS_AT_ONCE = 5_000
 START, SIGNAL, CANCEL = "start", "signal", "cancel"
 
 
@@ -216,6 +218,54 @@ class Registry:
     ) -> ProcessHandle[R]:
         steps = self._start(process, args, options, self._app.database_sync().shard_count)
         return self._started(process, self._run_on_sync(options.on, steps, START))
+
+    async def start_processes(
+        self,
+        process: Process[P, R],
+        starts: Sequence[tuple[str | None, str]],
+        options: StartOptions,
+    ) -> list[ProcessHandle[R]]:
+        database = await self._app.database()
+        steps = self._start_many(process, starts, options, database.shard_count)
+        found = await self._run_on(options.on, steps, START)
+        return [self._started(process, one) for one in found]
+
+    def start_processes_sync(
+        self,
+        process: Process[P, R],
+        starts: Sequence[tuple[str | None, str]],
+        options: StartOptions,
+    ) -> list[ProcessHandle[R]]:
+        shard_count = self._app.database_sync().shard_count
+        steps = self._start_many(process, starts, options, shard_count)
+        return [self._started(process, one) for one in self._run_on_sync(options.on, steps, START)]
+
+    def _start_many(
+        self,
+        process: Process[P, R],
+        starts: Sequence[tuple[str | None, str]],
+        options: StartOptions,
+        shard_count: int,
+    ) -> Steps[list[Started]]:
+        """Ids and arguments of each; their visits are inserted together."""
+        found: list[Started] = []
+        visits: list[NewVisit] = []
+        for id, args in starts:
+            started, more = yield from insert_process(
+                process.name,
+                id,
+                args,
+                attrs=msgspec.json.encode(options.attrs or {}).decode(),
+                args_version=self.versions.of(process.name),
+                pool=process.settings.pool,
+                refuse_taken=options.if_taken == "refuse",
+                begin=process.begin_of(options),
+            )
+            found.append(started)
+            visits += more
+        for first in range(0, len(visits), VISITS_AT_ONCE):
+            yield from insert_steps(visits[first : first + VISITS_AT_ONCE], shard_count)
+        return found
 
     def _start(
         self, process: Process[P, R], args: str, options: StartOptions, shard_count: int

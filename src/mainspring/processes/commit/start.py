@@ -15,7 +15,13 @@ from mainspring.db.sql import Steps, first
 from mainspring.errors import IdInUse
 from mainspring.kernel import new_id, new_ids
 from mainspring.processes.commit.task_input import DEADLINE_AFTER
-from mainspring.processes.commit.visits import engine_of, engine_visit, insert_steps, task_visit
+from mainspring.processes.commit.visits import (
+    NewVisit,
+    engine_of,
+    engine_visit,
+    insert_steps,
+    task_visit,
+)
 from mainspring.processes.statements import SQL
 
 
@@ -79,6 +85,34 @@ def start_steps(
     """Start a process of a type. A key that is taken answers the process that has it, or refuses;
     one that was started with other arguments is refused in any case. Without a pool, it is the one
     that was declared for the type."""
+    started, visits = yield from insert_process(
+        type,
+        key,
+        args,
+        attrs=attrs,
+        args_version=args_version,
+        refuse_taken=refuse_taken,
+        parent=parent,
+        begin=begin,
+        pool=pool,
+    )
+    yield from insert_steps(visits, shard_count)
+    return started
+
+
+def insert_process(
+    type: str,
+    key: str | None,
+    args: str,
+    *,
+    attrs: str = "{}",
+    args_version: int = 1,
+    refuse_taken: bool = False,
+    parent: Parent | None = None,
+    begin: Begin = NOW,
+    pool: str | None = None,
+) -> Steps[tuple[Started, list[NewVisit]]]:
+    """The rows of a process; answers the visits that it needs, which are still to be inserted."""
     id, root = new_ids(2)
     fresh = yield from first(
         SQL["insert_process"],
@@ -99,7 +133,7 @@ def start_steps(
     )
     if fresh is None:
         found = yield from first(SQL["find_process"], ProcessOfKey, type=type, key=key)
-        return _existing(type, key, args, found, refuse_taken)
+        return _existing(type, key, args, found, refuse_taken), []
     engine, deadline_at = fresh.engine, fresh.deadline_at
     visits = [
         task_visit(
@@ -116,8 +150,7 @@ def start_steps(
     if deadline_at is not None:
         after = deadline_at + DEADLINE_AFTER
         visits.append(engine_visit("deadline", id, root, id=new_id(), engine=engine, due_at=after))
-    yield from insert_steps(visits, shard_count)
-    return Started(id, True)
+    return Started(id, True), visits
 
 
 def _existing(

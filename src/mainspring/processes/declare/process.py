@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import (
@@ -21,7 +21,7 @@ from typing import (
 
 from mainspring.db.caller import Caller
 from mainspring.declaring import Seconds
-from mainspring.errors import InvalidSetting
+from mainspring.errors import InvalidArguments, InvalidSetting, PayloadTooLarge
 from mainspring.kernel import DEFAULT_PRIORITY, Handler, QueueSettings, RetryPolicy
 from mainspring.processes.commit.start import Begin
 from mainspring.processes.declare.handle import ProcessHandle
@@ -119,6 +119,18 @@ class ProcessHost(Protocol):
     def start_process_sync(
         self, process: Process[P, R], args: str, options: StartOptions
     ) -> ProcessHandle[R]: ...
+    async def start_processes(
+        self,
+        process: Process[P, R],
+        starts: Sequence[tuple[str | None, str]],
+        options: StartOptions,
+    ) -> list[ProcessHandle[R]]: ...
+    def start_processes_sync(
+        self,
+        process: Process[P, R],
+        starts: Sequence[tuple[str | None, str]],
+        options: StartOptions,
+    ) -> list[ProcessHandle[R]]: ...
 
 
 class ProcessSignature(Signature):
@@ -228,6 +240,51 @@ class Process(Maps[P, R]):
     def start_sync(self, *args: P.args, **kwargs: P.kwargs) -> ProcessHandle[R]:
         """The same for code that is not async."""
         return self._host.start_process_sync(self, self._encode(args, kwargs), self._options)
+
+    async def start_many(
+        self, calls: Iterable[Mapping[str, object]], *, ids: Iterable[str] | None = None
+    ) -> list[ProcessHandle[R]]:
+        """Start many at once: all or none. `calls`: the arguments of each by name; `ids`: one of your own
+        for each, where a taken one is dealt with as the options say."""
+        starts = self._starts(calls, ids)
+        return await self._host.start_processes(self, starts, self._options)
+
+    def start_many_sync(
+        self, calls: Iterable[Mapping[str, object]], *, ids: Iterable[str] | None = None
+    ) -> list[ProcessHandle[R]]:
+        """The same for code that is not async."""
+        return self._host.start_processes_sync(self, self._starts(calls, ids), self._options)
+
+    def _starts(
+        self, calls: Iterable[Mapping[str, object]], ids: Iterable[str] | None
+    ) -> list[tuple[str | None, str]]:
+        """The id and the encoded arguments of each, checked before anything is sent."""
+        encoded: list[str] = []
+        for number, arguments in enumerate(calls):
+            if not isinstance(arguments, Mapping):
+                raise InvalidArguments(
+                    f"start {number} of start_many must be a dict of arguments by name "
+                    f"({', '.join(self.signature.fields)}), got {type(arguments).__name__}"
+                )
+            try:
+                encoded.append(self._encode((), dict(arguments)))
+            except (InvalidArguments, PayloadTooLarge) as error:
+                raise type(error)(f"start {number} of start_many: {error}") from None
+        if ids is None:
+            if self._options.id is not None:
+                raise InvalidArguments(
+                    f"start_many of process {self.name!r} has the id {self._options.id!r} of a single one: "
+                    "give ids=, one for each"
+                )
+            return [(None, args) for args in encoded]
+        own = list(ids)
+        if len(own) != len(encoded):
+            raise InvalidArguments(
+                f"start_many has {len(encoded)} calls and {len(own)} ids: give one for each"
+            )
+        for id in own:
+            check_text("id", id, KEY_BYTES)
+        return list(zip(own, encoded, strict=True))
 
     @property
     def child(self) -> Calls[P, R]:

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import (
@@ -20,6 +28,7 @@ from typing import (
 
 import msgspec
 
+from mainspring.chunks import chunks_of
 from mainspring.db.caller import Caller
 from mainspring.declaring import Seconds, check_settings
 from mainspring.errors import (
@@ -328,6 +337,31 @@ class Task(Maps[P, R_co]):
     def enqueue_many_sync(self, calls: Iterable[Mapping[str, object]]) -> list[Handle[R_co]]:
         """The same for code that is not async."""
         return self._enqueuer.enqueue_calls_sync(self._bind_all(calls), self._options.on)
+
+    async def enqueue_from(
+        self,
+        calls: Iterable[Mapping[str, object]] | AsyncIterable[Mapping[str, object]],
+        *,
+        chunk: int = 5_000,
+        progress: Callable[[int], object] | None = None,
+    ) -> int:
+        """Enqueue calls as they are brought, a chunk at a time; answers how many.
+
+        Each chunk is all or none, and no more than one is in memory. `progress` is told how many are in
+        after each. An error leaves those in, and says how many they are.
+        """
+        done = 0
+        try:
+            async for part in chunks_of(calls, chunk):
+                listed = [_row(self, done + n, each, self._options) for n, each in enumerate(part)]
+                await self._enqueuer.enqueue_calls(listed, self._options.on)
+                done += len(part)
+                if progress is not None:
+                    progress(done)
+        except Exception as error:
+            error.add_note(f"{done} calls were enqueued before that")
+            raise
+        return done
 
     def _bind_all(self, calls: Iterable[Mapping[str, object]]) -> Sequence[Call[R_co]]:
         if isinstance(calls, list | tuple):
