@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import ctypes
 import logging
@@ -11,6 +12,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -20,12 +22,14 @@ from mainspring.app import Mainspring
 from mainspring.cli import codes, log, show
 from mainspring.cli.target import load_app
 from mainspring.db.reconnecting import until_let_in
+from mainspring.hooks.counters import RunCounters, read_counts
 from mainspring.kernel.worker import Worker
 from mainspring.loops import run_here
 from mainspring.serve import WornOut, serve
 from mainspring.server.settings import ServeSettings
 
 _PR_SET_PDEATHSIG = 1
+_COUNTS_SECONDS = 1.0
 _ATEXIT_SECONDS = 5.0  # for what is flushed at the end of a process
 
 
@@ -43,6 +47,7 @@ class Orders(msgspec.Struct, frozen=True):
     log_json: bool = False
     worker_id: UUID | None = None
     serve: ServeSettings | None = None  # beside its work
+    counts: str | None = None  # a file for what it counts
     exit_mark: int | None = None  # a file that the supervisor reads when this process has ended
 
 
@@ -87,8 +92,27 @@ async def _working(app: Mainspring, orders: Orders) -> AsyncIterator[Worker]:
         exit_mark=orders.exit_mark,
         **orders.settings,
     )
-    async with working as worker, _door(app, orders.serve):
+    counting = nullcontext() if orders.counts is None else _counting(app, Path(orders.counts))
+    async with counting, working as worker, _door(app, orders.serve):
         yield worker
+
+
+@asynccontextmanager
+async def _counting(app: Mainspring, file: Path) -> AsyncIterator[None]:
+    """Count runs, and write it for those who ask: each second, and at the end."""
+    counters = app.hooks.count_runs(RunCounters(read_counts(file)))
+
+    async def write() -> None:
+        while True:
+            await asyncio.sleep(_COUNTS_SECONDS)
+            counters.write(file)
+
+    writing = asyncio.create_task(write())
+    try:
+        yield
+    finally:
+        writing.cancel()
+        counters.write(file)
 
 
 def _door(app: Mainspring, settings: ServeSettings | None) -> AbstractAsyncContextManager[object]:

@@ -190,6 +190,9 @@ class Supervisor:
         orders = msgspec.structs.replace(
             self._orders, parent=os.getpid(), worker_id=seat.worker_id, exit_mark=mark
         )
+        if orders.counts is not None:  # a file of each seat's own: who comes next counts on
+            file = os.path.join(orders.counts, f"{self._seats.index(seat)}.json")
+            orders = msgspec.structs.replace(orders, counts=file)
         seat.process = subprocess.Popen(
             [*command, msgspec.json.encode(orders).decode()],
             stdin=subprocess.DEVNULL,

@@ -21,6 +21,7 @@ from mainspring.app import Mainspring
 from mainspring.assembly import declared
 from mainspring.cli import log, show
 from mainspring.cli.child import Orders
+from mainspring.cli.scraped import endpoint
 from mainspring.cli.supervisor import Supervisor
 from mainspring.cli.target import named, resolve
 from mainspring.db.reconnecting import until_let_in
@@ -84,6 +85,10 @@ def worker(
     http: Annotated[
         str | None, typer.Option("--http", help="With --serve: where HTTP listens.")
     ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(help="Answer GET /metrics there, such as 127.0.0.1:9464."),
+    ] = None,
     url: Url = None,
     log_level: LogLevel = "info",
     log_json: LogJson = False,
@@ -117,6 +122,11 @@ def worker(
         if serve or grpc or http:
             wanted = _serve_settings(app, grpc, http, processes, stack)
             orders = msgspec.structs.replace(orders, serve=wanted)
+        if metrics is not None:
+            asked = endpoint(metrics, app.database_sync().url)
+            folder, address = stack.enter_context(asked)
+            orders = msgspec.structs.replace(orders, counts=str(folder))
+            show.say(f"metrics at http://{address}/metrics")
         code = Supervisor(
             orders, processes, grace=grace, declare_dead=_declaring_dead(app, pool, lease)
         ).run()

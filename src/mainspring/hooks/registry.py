@@ -14,6 +14,7 @@ from contextlib import (
 from typing import TypeAlias, TypeVar, cast
 
 from mainspring.errors import InvalidSetting
+from mainspring.hooks.counters import RunCounters
 from mainspring.hooks.enqueueing import Enqueueing
 from mainspring.hooks.told import FailedRun, RunInfo
 
@@ -43,6 +44,7 @@ class Hooks:
         self.failures: list[OnFailure] = []
         self.starts: list[OnWorker] = []
         self.stops: list[OnWorker] = []
+        self.counters: RunCounters | None = None
 
     def __repr__(self) -> str:
         return f"<Hooks: {len(self.runs)} around runs, {len(self.calls)} around calls>"
@@ -100,6 +102,14 @@ class Hooks:
         """In each worker process, when its runs have ended; async or plain. The last goes first."""
         self.stops.append(_checked(hook, "worker_stop"))
         return hook
+
+    def count_runs(self, counters: RunCounters | None = None) -> RunCounters:
+        """Count the runs of workers in this process from now on: what is given, or new counters.
+
+        Call it before the worker starts; `counters.render()` is OpenMetrics text.
+        """
+        self.counters = counters or self.counters or RunCounters()
+        return self.counters
 
     @contextmanager
     def enqueueing(self, enqueueing: Enqueueing) -> Iterator[None]:

@@ -12,7 +12,7 @@ from mainspring import clock
 from mainspring.db.database import Database
 from mainspring.db.shared import PLAIN, SIDE, Haste, SharedConnections, SharedLine
 from mainspring.kernel.settings import WorkerSettings
-from mainspring.kernel.visit import Visit
+from mainspring.kernel.visit import Run, Visit
 
 if TYPE_CHECKING:
     from mainspring.kernel.worker import Worker
@@ -26,6 +26,22 @@ class WorkerPort:
         self._connections = connections
         self._worker: Worker | None = None
         self.news = asyncio.Event()  # set when an operator may have set something
+        self._ended: Callable[[Sequence[Run]], None] | None = None
+
+    def tell_ends(self, told: Callable[[Sequence[Run]], None]) -> None:
+        """Have this called for runs that have ended, many at once; before the worker is made."""
+        self._ended = told
+
+    def finishing(self, add: Callable[[Sequence[Run]], None]) -> Callable[[Sequence[Run]], None]:
+        """What takes runs that have ended: `add` itself, unless somebody is to be told of them first."""
+        if (told := self._ended) is None:
+            return add
+
+        def tell(runs: Sequence[Run]) -> None:
+            told(runs)
+            add(runs)
+
+        return tell
 
     @classmethod
     def to(cls, database: Database, settings: WorkerSettings | None = None) -> WorkerPort:

@@ -103,7 +103,7 @@ class Worker:
             self.buffer,
             concurrency=settings.concurrency,
             hold=self._hold_now,
-            finished=self.settler.add,
+            finished=self.port.finishing(self.settler.add),
             wants_more=self._slot_idle,
             left=self.reader.left,
             judge=self._breaking,

@@ -36,6 +36,8 @@ class TaskLayer(HookLayer):
     ) -> None:
         needs = {each for task in tasks.values() for each in task.signature.needs.values()}
         super().__init__(hooks, needs)
+        if hooks.counters is not None:
+            worker.tell_ends(hooks.counters.count)
         self._database = database
         self._worker = worker
         self._tasks = tasks
