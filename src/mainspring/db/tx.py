@@ -117,7 +117,7 @@ class Connection(Tx, asyncpg.Connection):  # type: ignore[misc]  # asyncpg has n
     def __init__(self, *arguments: object, **named: object) -> None:
         super().__init__(*arguments, **named)
         self._kept: dict[Statement, asyncpg.prepared_stmt.PreparedStatement] = {}
-        self._unread: Callable[[], bool] | None = None
+        self._unread: Callable[[], object] | None = None
 
     def belong_to(self, database: Database) -> None:
         """Say by whom it was opened."""

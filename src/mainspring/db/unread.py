@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 
@@ -13,10 +14,11 @@ class HasSocket(Protocol):
     def fileno(self) -> int: ...
 
 
-def unread(socket: HasSocket | int) -> Callable[[], bool]:
-    """A question that can be asked again and again. It costs no round trip."""
+def unread(socket: HasSocket | int) -> Callable[[], object]:
+    """A question that can be asked again and again; the answer is true if there is. It costs no round trip,
+    and no call of ours: whoever takes a connection asks."""
     if not hasattr(select, "poll"):  # on Windows
-        return lambda: bool(select.select([socket], [], [], 0)[0])
+        return lambda: select.select([socket], [], [], 0)[0]
     waiting = select.poll()
     waiting.register(socket, select.POLLIN)
-    return lambda: bool(waiting.poll(0))
+    return partial(waiting.poll, 0)
