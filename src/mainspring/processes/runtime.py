@@ -292,7 +292,14 @@ class Processes:
 async def _decide_builtin(task_input: TaskInput, run: Run) -> Decision:
     if task_input.actor == FAIL:
         return Decision(error=msgspec.json.decode(task_input.args, type=_Fail).error)
-    return builtin.decide(task_input.actor, task_input.args, task_input.inputs)
+    try:
+        return builtin.decide(task_input.actor, task_input.args, task_input.inputs)
+    except InvalidArguments:  # which says more
+        raise
+    except (msgspec.MsgspecError, AssertionError, LookupError, TypeError) as error:
+        raise InvalidArguments(  # a decision from elsewhere made it so: no further try helps
+            f"{task_input.actor!r} cannot be decided from its arguments: {type(error).__name__}"
+        ) from error
 
 
 class _Fail(msgspec.Struct):

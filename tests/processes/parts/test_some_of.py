@@ -8,7 +8,7 @@ import pytest
 from breaking import break_at, run_on
 from process_scene import Scene, call, given, outcome, value
 
-from mainspring.processes.record.decision import Decision
+from mainspring.processes.record.decision import Decision, validate
 from mainspring.processes.structural.request import ProcessRestart, request_restart
 
 GO = "abc"
@@ -192,3 +192,43 @@ async def test_a_connection_that_breaks_in_a_race_leaves_it_whole(
     await run_on(scene)
 
     assert (broken, scene.result(process)) == ([at], {"index": 1, "value": "fine"})
+
+
+@pytest.mark.parametrize(
+    ("args", "edges"),
+    [
+        ({"need": 0}, [outcome(0), outcome(1)]),
+        ({"need": 3}, [outcome(0), outcome(1)]),
+        ({"need": 10**12}, [outcome(0), outcome(1)]),
+        ({"need": "two"}, [outcome(0), outcome(1)]),
+        ({"need": 2}, [outcome(0), value(1)]),
+        ({}, []),
+    ],
+)
+def test_terms_that_no_race_can_have_are_refused_before_anything_is_written(
+    args: dict[str, Any], edges: list[Any]
+) -> None:
+    """P1: what a decision from elsewhere says is judged by the same rule."""
+    children = (call("a"), call("b"), call("@some_of", *edges, **args))
+
+    found = validate(Decision(children, returned=2), ())
+
+    assert found is not None
+    assert "task 2 (@some_of)" in found.message
+
+
+async def test_blocks_that_cannot_be_read_park_their_task(scene: Scene) -> None:
+    """P9: whoever decided so from elsewhere; it is not tried for ever, and no other suffers."""
+    wrong = (
+        call("@choose", cases=[]),
+        call("@repeat", block={"children": [{"actor": "a"}]}, held=0),
+        call("@every", block=7, held=1, every=1.0),
+        call("@each", held=3),
+    )
+    scene.actor(lambda h: Decision(wrong, result="1"), "order")
+    process = await scene.start("order")
+
+    await scene.run()
+
+    states = scene.tasks(process)
+    assert [states[child.actor] for child in wrong] == [["parked"]] * 4

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from mainspring import Mainspring
+from mainspring import Mainspring, choose, for_each, repeat_until
 from mainspring.kernel.visit import Run
 from mainspring.processes.commit.change import TaskChange
+from mainspring.processes.record.blocks import BlockRecorder
 from mainspring.processes.record.recorder import Recorder
 from mainspring.tasks.declare.promise import Outcome, Promise
 from mainspring.testing import run_until_idle
@@ -41,14 +42,21 @@ async def test_steps_leave_no_circles_behind(app: Mainspring, garbage: list[obje
     async def join(numbers: list[int], failed: Outcome[int]) -> int:
         return sum(numbers)
 
+    go = app.signal("go", int)
+
     @app.process
     async def fan(width: int) -> Promise[int]:
-        return join(step.map(range(width)), step(step(0)))
+        chosen = choose(step(0), {1: lambda: step(1)})
+        repeated = repeat_until(lambda: step(0))
+        each = for_each(go, lambda n: step(n), until=repeated)
+        return join(step.map(range(width)), step(step(0)), after=[chosen, each])
 
     handle = await fan.start(300)
     await run_until_idle(app)
     assert await handle.result(5) == sum(range(1, 301))
 
     gc.collect()
-    left = [kind for o in garbage if (kind := type(o)) in (Run, TaskChange, Recorder)]
+    left = [
+        kind for o in garbage if (kind := type(o)) in (Run, TaskChange, Recorder, BlockRecorder)
+    ]
     assert left == []

@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from mainspring.errors import InvalidArguments, InvalidSetting, ProcessFailed, Refused
+from mainspring.foreign import pydantic_types
 from mainspring.processes.declare.decider_api import Signal
 from mainspring.processes.record.recorder import current
 from mainspring.tasks.declare.promise import Failure, Promise
@@ -49,7 +50,9 @@ class Question(Signal[T], Generic[T, A]):
         super().__init__(name, kind)
         self.answers = answers
         try:
-            self._answer = msgspec.json.Decoder(with_zone(answers))
+            self._answer = msgspec.json.Decoder(
+                with_zone(pydantic_types.adapted(answers)), dec_hook=pydantic_types.read
+            )
         except TypeError as error:
             raise InvalidSetting(
                 f"the answers of question {name!r} cannot travel as JSON: {error}"

@@ -22,7 +22,6 @@ from mainspring.tasks.declare.recording import recorder
 from mainspring.tasks.declare.signature import PAYLOAD_BYTES, encode_result
 
 Body = Callable[..., object]
-ITEM = "item"
 
 
 class BlockRecorder(Recorder):
@@ -32,7 +31,8 @@ class BlockRecorder(Recorder):
         super().__init__(decider=outer.decider, limit=outer.limit, version_of=outer.version_of)
         self._outer = outer
         self._taken = taken
-        self.item = Promise[object](ITEM, "the item", self)  # that comes with each round of a block
+        # What comes with each round of a block. Not made by this recorder: that would be a circle.
+        self.item = Promise[object](f"item {id(self)}", "the item")
 
     def ref(self, promise: Promise[object]) -> Ref:
         if promise is self.item:

@@ -18,6 +18,7 @@ import msgspec
 from mainspring.errors import InvalidArguments
 from mainspring.kernel import PRIORITIES
 from mainspring.processes.record.arguments import read_holes
+from mainspring.processes.record.race import SOME_OF, terms_of
 from mainspring.shape import fault
 from mainspring.tasks.declare.promise import Failure
 from mainspring.tasks.declare.signature import PAYLOAD_BYTES
@@ -171,6 +172,8 @@ def _of_call(n: int, child: ChildTask, given: Collection[str]) -> Iterator[str]:
         yield f"task {n} has the actor {child.actor!r}, which is none"
     if len(edges) > 1 and len(edges) != len({edge.promise for edge in edges}):
         yield f"{_named(n, child)} has two edges on one promise; name it once, by the stronger kind"
+    if child.actor == SOME_OF:
+        yield from _of_race(n, child)
     for edge in edges:
         if edge.kind not in KINDS:
             yield (
@@ -183,6 +186,20 @@ def _of_call(n: int, child: ChildTask, given: Collection[str]) -> Iterator[str]:
         yield f"the arguments of {_named(n, child)} {problem}"
     for number in _loose_holes(child.args, len(edges)):
         yield f"{_named(n, child)} has a hole for input {number}, and {len(edges)} inputs"
+
+
+def _of_race(n: int, child: ChildTask) -> Iterator[str]:
+    try:
+        terms = terms_of(child.actor, child.args)
+    except msgspec.MsgspecError as error:
+        yield f"the terms of {_named(n, child)} cannot be read: {fault(error)}"
+        return
+    outcomes = sum(edge.kind == "outcome" for edge in child.edges)
+    if terms.need > outcomes or outcomes < len(child.edges):
+        yield (
+            f"{_named(n, child)} needs {terms.need} of {len(child.edges)} promises, of which "
+            f"{outcomes} are edges of the kind 'outcome': all are, and not fewer than it needs"
+        )
 
 
 def _of_options(n: int, child: ChildTask, decision: Decision) -> Iterator[str]:

@@ -6,6 +6,8 @@ its arguments what it needs.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 FIRST_OF = "@first_of"
@@ -13,11 +15,14 @@ SOME_OF = "@some_of"
 RACES = (FIRST_OF, SOME_OF)
 
 
+MOST = 20_000  # inputs of a race: as many as a decision makes tasks
+
+
 class RaceTerms(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a race needs: `need` successes of its inputs, or (`ends`) ends of whatever kind."""
 
     of: tuple[int, ...] = ()  # which edges its inputs are
-    need: int = 1
+    need: Annotated[int, msgspec.Meta(ge=1, le=MOST)] = 1
     ends: bool = False
     one: bool = False  # its result is the first alone, not a list
     go_on: bool = False  # the others are not called off
