@@ -158,6 +158,10 @@ class Mainspring(DatabaseHost, Advancing):
         """The declared process types, by name."""
         return self.registry.types
 
+    def names_of(self, queue: str) -> list[str]:
+        """The name of a queue, and those that it had (`was=`)."""
+        return [queue, *(old for old, name in self.registry.former.items() if name == queue)]
+
     # -- declaring
 
     @overload

@@ -156,6 +156,10 @@ class DatabaseHost:
         if self._url is None:
             self._database = None
 
+    def names_of(self, queue: str) -> list[str]:
+        """The names that a queue has and had, as far as it is known here."""
+        return [queue]
+
     @property
     def operator(self) -> Operator:
         """Questions and orders of an operator: parked tasks, history, queues, status, doctor."""

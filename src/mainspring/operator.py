@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar, Unpack
 
 import asyncpg
@@ -74,6 +76,7 @@ class HasDatabase(Protocol):
     async def database(self) -> Database: ...
     async def pool(self) -> AsyncPool: ...
     def sync_pool(self) -> SyncPool: ...
+    def names_of(self, queue: str) -> list[str]: ...
 
 
 class Operator:
@@ -298,8 +301,17 @@ class Operator:
     async def history(
         self, wanted: HistoryFilter, *, limit: int = 100, before: HistoryPosition | None = None
     ) -> list[PastRun]:
-        """A page of past runs, newest first. The queue may be the name of a reactive task."""
-        return await self._ask(search_past, wanted, limit=limit, before=before)
+        """A page of past runs, newest first. The queue may be the name of a reactive task.
+
+        Runs under former names of a task are among them, where the application that says `was=` is asked.
+        """
+        names = [None] if wanted.queue is None else self._host.names_of(wanted.queue)
+        pages = [
+            await self._ask(search_past, replace(wanted, queue=name), limit=limit, before=before)
+            for name in names
+        ]
+        found = sorted(chain(*pages), key=lambda run: (run.ended_at, run.run), reverse=True)
+        return found[:limit]
 
     async def put_back(
         self,

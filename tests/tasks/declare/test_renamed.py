@@ -49,6 +49,13 @@ async def test_calls_that_wait_and_that_are_parked_are_run(old: Mainspring, new:
     assert await new.task_handle("charge", waiting.id).result(1) == 20
     assert await new.task_handle("charge", parked.id).result(1) == 10
     assert new.find_task("charge").name == "bill"
+    past = await new.operator.history(HistoryFilter(queue="bill"))
+    assert [(run.queue, run.outcome) for run in past] == [
+        ("charge", "done"),
+        ("charge", "done"),
+        ("charge", "parked"),
+    ]
+    assert await new.operator.history(HistoryFilter(queue="bill"), limit=1) == past[:1]
 
 
 async def test_steps_that_were_recorded_are_run(old: Mainspring, new: Mainspring):
