@@ -32,7 +32,7 @@ def work(n: int = 0) -> None: ...
         ({"retries": 3}, "task 'work' has no setting 'retries'; did you mean 'retry'?"),
         (
             {"xyzzy": 3},
-            "task 'work' has no setting 'xyzzy'; there are accept, catch_up, catch_up_max, concurrency, cr",
+            "task 'work' has no setting 'xyzzy'; there are accept, ",
         ),
         ({"debounce": "5m"}, "task 'work': debounce= is for reactive tasks and needs when="),
         ({"produces": []}, "task 'work': produces= is for reactive tasks and needs when="),
