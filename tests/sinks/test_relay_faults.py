@@ -64,9 +64,9 @@ async def arrived(stages: Stages, nats: NatsServer, other: Other) -> None:
         assert numbers == sorted(numbers)
         assert [json.loads(m.data)["entity"]["rank"] for m in own] == list(range(1, ROUNDS + 1))
         assert [number for key, number in other.got if key == id] == numbers
-    assert not [
-        h for h in stages.query("select outcome from mainspring.history") if h["outcome"] != "done"
-    ]
+    # "again": of several events that waited, some were taken before it broke.
+    outcomes = {h["outcome"] for h in stages.query("select outcome from mainspring.history")}
+    assert outcomes <= {"done", "again"}
     assert stages.query("select * from mainspring.violation") == []
 
 

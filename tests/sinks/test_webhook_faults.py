@@ -88,8 +88,9 @@ async def test_a_network_that_breaks_leaves_no_event_out_and_turns_none_around(
         assert [found["data"]["entity"]["rank"] for found in own] == list(range(1, ROUNDS + 1))
     if harm in ("cut response", "stall"):
         assert len(receiver.got) > len(first)  # what was heard and not answered came again
-    outcomes = stages.query("select outcome from mainspring.history")
-    assert [row for row in outcomes if row["outcome"] != "done"] == []
+    # "again": of several events that waited, some were taken before it broke.
+    outcomes = {h["outcome"] for h in stages.query("select outcome from mainspring.history")}
+    assert outcomes <= {"done", "again"}
 
 
 async def test_an_answer_without_end_is_read_for_a_while_and_no_longer() -> None:
