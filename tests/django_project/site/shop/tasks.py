@@ -3,7 +3,7 @@
 import threading
 import time
 
-from django.db import connection
+from django.db import connection, transaction
 from django_tasks import task
 
 from mainspring_django import app, current_context
@@ -62,7 +62,7 @@ def backend() -> list[int]:
 @task
 def leave_open() -> None:
     """What ends in the middle of a block, as an interrupted task can."""
-    connection.set_autocommit(False)
+    transaction.atomic().__enter__()
     Order.objects.create(number=-1)
 
 

@@ -289,3 +289,4 @@ class Connections(Case):
         ended(result)
         self.assertEqual(result.return_value, "paid 1")
         self.assertEqual(Order.objects.filter(number=-1).count(), 0)
+        self.assertEqual(Order.objects.filter(paid=True).count(), 1)
