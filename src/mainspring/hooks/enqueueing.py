@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mainspring.declaring import Seconds
+from mainspring.hooks.traced import with_trace
 
 if TYPE_CHECKING:
     from mainspring.tasks.declare.handle import Handle
@@ -36,6 +37,15 @@ class Enqueueing:
     def enqueued(self, handles: Sequence[Handle[object]]) -> None:
         """They are: a hook finds their handles after its `yield`."""
         self.handles = handles
+
+    def set_trace(self, traceparent: str) -> None:
+        """Carry a W3C `traceparent` with each of them, but those that are run by actors elsewhere."""
+        self.calls = [
+            call
+            if call.task.settings.remote
+            else msgspec.structs.replace(call, payload=with_trace(call.payload, traceparent))
+            for call in self.calls
+        ]
 
     def set_options(
         self,

@@ -8,6 +8,7 @@ from datetime import datetime
 from types import MappingProxyType
 from uuid import UUID
 
+from mainspring.hooks.traced import trace_of
 from mainspring.kernel import Run, instant
 
 
@@ -52,6 +53,11 @@ class RunInfo:
     def attempt(self) -> int:
         """1 for the first run, 2 for the first retry..."""
         return self._run.visit.attempt + 1
+
+    @property
+    def trace(self) -> str | None:
+        """The W3C `traceparent` of whoever enqueued it, if it was carried with the call."""
+        return trace_of(self._run.visit.payload)
 
     @property
     def due_at(self) -> datetime:
