@@ -74,10 +74,12 @@ async def test_another_name_of_the_host_is_refused(plant: Mainspring, visit: Vis
 
 async def test_a_stranger_sees_nothing(plant: Mainspring, visit: Visit) -> None:
     async with visit(plant, None) as client:
-        for path in ("/", "/queues", "/audit", "/live", "/jump?q=greet"):
+        for path in ("/", "/queues", "/audit", "/jump?q=greet"):
             answer = await client.get(path)
             assert answer.status_code == 401
             assert "greet" not in answer.text
+        answer = await client.get("/live")
+        assert (answer.status_code, answer.text) == (204, "")
 
 
 async def test_each_order_is_noted_in_the_viewers_name(plant: Mainspring, visit: Visit) -> None:

@@ -141,7 +141,7 @@ class Console:
 
     async def _live(self, request: Request) -> Response:
         if await self._viewer(request) is None:
-            return Response("log in first", 401)
+            return Response(status_code=204)  # a stream is not asked for again after that
         return self._streams.answer(request)
 
     # -- who
