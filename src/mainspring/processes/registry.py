@@ -56,7 +56,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 A = TypeVar("A")
-VISITS_AT_ONCE = 5_000
 START, SIGNAL, CANCEL = "start", "signal", "cancel"
 
 
@@ -263,8 +262,7 @@ class Registry:
             )
             found.append(started)
             visits += more
-        for first in range(0, len(visits), VISITS_AT_ONCE):
-            yield from insert_steps(visits[first : first + VISITS_AT_ONCE], shard_count)
+        yield from insert_steps(visits, shard_count)
         return found
 
     def _start(
