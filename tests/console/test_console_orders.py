@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 
 import httpx
 from console_plant import SAME_SITE, Visit
 
-from mainspring import Mainspring
+from mainspring import Context, Mainspring
 from mainspring.console import Viewer
 from mainspring.console.orders import ORDERS, PLANNED
 from mainspring.testing import run_until_idle
@@ -145,6 +146,27 @@ async def test_a_mass_order_is_counted_before_it_is_given(plant: Mainspring, vis
         "ann",
         "mended",
     )
+
+
+async def test_progress_and_open_breakers_are_shown(plant: Mainspring, visit: Visit) -> None:
+    """T13: how far a run is, and a queue that has been stopped, with the button that lets it go on."""
+
+    @plant.task
+    async def count(ctx: Context) -> None:
+        ctx.progress(0.4, "rows")
+
+    call = await count.enqueue()
+    await run_until_idle(plant)
+    until = await plant.operator.now() + timedelta(hours=1)
+    await plant.operator.open_breaker("count", until=until, reason="the bank is away")
+    async with visit(plant) as client:
+        page = await client.get("/tasks/one", params={"queue": "count", "key": call.key})
+        assert 'value="0.4"' in page.text
+        page = await client.get("/queues/one", params={"name": "count"})
+        assert "the bank is away" in page.text
+        answer = await give(client, "breakers.close", queue="count")
+        assert answer.status_code == 303
+    assert await plant.operator.breakers(queue="count") == []
 
 
 async def test_a_plan_writes_nothing(plant: Mainspring, visit: Visit) -> None:

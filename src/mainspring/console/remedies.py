@@ -35,7 +35,15 @@ class CauseShown:
 CALM = frozenset(
     (
         *("running", "scheduled", "about_to_run", "not_found", "backoff", "turn_busy", "orphaned"),
-        *("no_owner", "coming_back", "expired", "finished", "cancelled", "backlog"),
+        *(
+            "no_owner",
+            "coming_back",
+            "breaker_tried",
+            "expired",
+            "finished",
+            "cancelled",
+            "backlog",
+        ),
         *("waiting_for_timer", "waiting_for_child"),
     )
 )
@@ -57,6 +65,8 @@ def of_visit(cause: str, queue: str, key: str, group: str | None = None) -> Reme
             return Remedy("Restart", "parked.restart", one)
         case "paused":
             return Remedy(f"Resume {queue}", "queues.resume", {"queue": queue})
+        case "breaker_open" | "breaker_tried":
+            return Remedy("Close the breaker", "breakers.close", {"queue": queue})
         case "scheduled" | "backoff":
             return Remedy("Run now", "tasks.run_now", one)
         case "unknown_queue":

@@ -46,6 +46,11 @@ async def _resume(look: Visitor, form: Form) -> str:
     return "resumed"
 
 
+async def _close_breaker(look: Visitor, form: Form) -> str:
+    await look.operator.close_breaker(needed(form, "queue"), group=form.get("group"))
+    return "resumed"
+
+
 async def _limit(look: Visitor, form: Form) -> str:
     limits: dict[str, float | None] = {}
     for name in ("concurrency", "rate", "group_concurrency", "group_rate", "waiting_max"):
@@ -209,6 +214,7 @@ WORK: dict[str, Order] = {
     "queues.pause": _pause,
     "queues.resume": _resume,
     "queues.limit": _limit,
+    "breakers.close": _close_breaker,
     "tasks.cancel": _cancel,
     "tasks.run_now": _run_now,
     "parked.restart": _restart,

@@ -42,6 +42,7 @@ async def one(look: Visitor) -> Page:
     values = {
         "queue": found[0],
         "coming": coming,
+        "breakers": await look.operator.breakers(queue=name),
         "standing": [] if why is None else standing(why),
         "runs": [t for t in sight.status.throughput if t.queue == name],
         "limits": {limit: getattr(found[0], limit) for limit in SET_BY_OPERATORS},

@@ -41,6 +41,8 @@ async def one(look: Visitor) -> Page:
     if not live and not past:
         raise NotFound(f"queue {queue!r} has no visit {key!r}, and history has no run of it")
     visit = live[0] if live else None
+    id = str(visit.id if visit else past[0].id)
+    progress = (await look.operator.progress([id])).get(id)
     values = {
         "visit": visit,
         "standing": standing(why),
@@ -48,10 +50,16 @@ async def one(look: Visitor) -> Page:
         "queue": queue,
         "key": key,
         "group": group,
+        "progress": progress,
     }
     crumbs = (Crumb("Queues", "/queues"), Crumb(queue, link("/queues/one", name=queue)))
     return Page(
-        "task.html", key, values, crumbs, command=f"mainspring why {quote(queue)} {quote(key)}"
+        "task.html",
+        key,
+        values,
+        crumbs,
+        command=f"mainspring why {quote(queue)} {quote(key)}",
+        live="poll" if visit else "",
     )
 
 
