@@ -188,9 +188,16 @@ async def test_a_plan_writes_nothing(plant: Mainspring, visit: Visit) -> None:
 
 async def test_a_way_back_leads_nowhere_else(plant: Mainspring, visit: Visit) -> None:
     async with visit(plant) as client:
-        for back in ("https://evil.example", "//evil.example", "/\\evil.example"):
+        for back in (
+            "https://evil.example",
+            "//evil.example",
+            "/\\evil.example",
+            "javascript:alert(1)",
+        ):
             answer = await give(client, "queues.pause", queue="greet", back=back)
             assert answer.headers["location"].startswith("/?said=")
+            plan = await client.get("/plans/operations.restart_parked", params={"back": back})
+            assert '<a class="btn" href="/">Back</a>' in plan.text
 
 
 async def test_a_form_that_is_no_form_is_refused(plant: Mainspring, visit: Visit) -> None:

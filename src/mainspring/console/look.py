@@ -105,7 +105,7 @@ class Visitor:
         """A whole number of the query."""
         if (text := self.text(name)) is None:
             return None
-        if not text.lstrip("-").isdigit() or len(text) > 19:
+        if not (text.isascii() and text.lstrip("-").isdigit()) or len(text) > 19:
             raise InvalidSetting(f"{name} must be a whole number, got {text!r}")
         return int(text)
 

@@ -9,6 +9,8 @@ What touches much, or what is hard to foresee, is planned first: that counts and
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mainspring.console.look import Page, Visitor
 from mainspring.console.orders.form import (
     PREVIEW,
@@ -50,9 +52,10 @@ async def plan(look: Visitor) -> Page:
     if action not in PLANNED:
         raise NotFound(f"there is no plan of an order {action!r}")
     look.viewer.check(action)
-    page = await PLANNED[action](look, {**look.request.query_params, PREVIEW: "1"})
+    form = {**look.request.query_params, PREVIEW: "1"}
+    page = await PLANNED[action](look, form)
     assert isinstance(page, Page), "a plan writes nothing"
-    return page
+    return replace(page, values={**page.values, "back": _way_back(look, form)})
 
 
 async def take(look: Visitor) -> Page:

@@ -88,7 +88,7 @@ def needed(form: Form, name: str) -> str:
 def whole(form: Form, name: str) -> int:
     """A field that must be a whole number."""
     text = needed(form, name)
-    if not text.isdigit() or len(text) > 18:
+    if not (text.isascii() and text.isdigit()) or len(text) > 18:
         raise InvalidSetting(f"{name} must be a number, got {text!r}")
     return int(text)
 

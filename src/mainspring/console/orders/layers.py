@@ -209,7 +209,7 @@ async def _delete_seen(look: Visitor, form: Form) -> str:
 
 async def _cap(look: Visitor, form: Form) -> str:
     text = form.get("cap", "")
-    if text and not text.isdigit():
+    if text and not (text.isascii() and text.isdigit()):
         raise InvalidSetting(f"cap must be a whole number, or nothing, got {text!r}")
     await look.app.reactive.set_cap(needed(form, "pool"), int(text) if text else None)
     return "set"
