@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 
+import msgspec
 import psycopg
 import pytest
 
@@ -304,3 +305,15 @@ def test_why_points_to_the_why_of_processes(shop, cli, database_url):
     assert "'order' is a process type: ask mainspring processes why order-7" in one.err
     assert "name one by its id, mainspring processes why <id>" in none.err
     assert "mainspring processes restart-tasks --task charge" in shop("why", "order-7").out
+
+
+@pytest.mark.parametrize("order", [("restart-tasks", "--task", "charge"), ("check",)])
+def test_a_worker_of_its_own_carries_out_operations_on_processes(shop, spawn, order):
+    """P10, P11: it has the application's modules alone, and nothing of the command line."""
+    shop(*order)
+    worker = spawn("worker", "shop:app", "--drain", "--log-level", "warning")
+    _, err = worker.communicate(timeout=60)
+    assert worker.returncode == 0, err
+    listed = spawn("operations", "list", "--json")
+    (operation,) = msgspec.json.decode(listed.communicate(timeout=60)[0])
+    assert (operation["state"], operation["failed"]) == ("done", 0)

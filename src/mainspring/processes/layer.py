@@ -10,6 +10,7 @@ from mainspring.db.database import Database
 from mainspring.db.sql import Steps
 from mainspring.kernel import REMOTE, HeldVisit, Layer, NewlyParked, QueueSettings, WorkerPort
 from mainspring.processes.declare.process import AnyProcess
+from mainspring.processes.operate.bulk import KINDS
 from mainspring.processes.operate.retention import thin
 from mainspring.processes.registry import Registry
 from mainspring.processes.run.actor import FunctionActor
@@ -25,6 +26,7 @@ class ProcessLayer(Layer):
     """The processes of an application in one worker."""
 
     chores = (thin, sweep)
+    operations = KINDS
 
     def __init__(
         self, database: Database, worker: WorkerPort, registry: Registry, tasks: TaskLayer

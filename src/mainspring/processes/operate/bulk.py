@@ -18,7 +18,7 @@ import msgspec
 
 from mainspring.db.database import Connection, Database
 from mainspring.errors import InvalidSetting, NotFound
-from mainspring.jobs import OPERATIONS, Operation, start_operation
+from mainspring.jobs import Operation, start_operation
 from mainspring.kernel import BACKGROUND_BELOW
 from mainspring.operation_kind import ItemResult, OperationKind, OperationPage
 from mainspring.processes.commit.visits import NewVisit
@@ -342,4 +342,3 @@ KINDS: dict[str, OperationKind] = {
         ),
     )
 }
-OPERATIONS.update(KINDS)  # workers of this application can do them
