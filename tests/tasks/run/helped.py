@@ -7,6 +7,7 @@ import ctypes
 import logging
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -79,6 +80,30 @@ def halfway(ctx: Context) -> str:
     for n in range(1001):
         ctx.progress(n / 1000, f"row {n}")
     return "done"
+
+
+def leaves_a_thread(ctx: Context, folder: str, *, is_first: bool) -> str:
+    """The first call's thread speaks while the second one runs."""
+    began, said = Path(folder) / "began", Path(folder) / "said"
+
+    def speak() -> None:
+        while not began.exists():
+            time.sleep(0.01)
+        ctx.progress(0.77, "of the first call")
+        ctx.progress(0.78, "of the first call")
+        said.touch()
+
+    if is_first:
+        threading.Thread(target=speak, daemon=True).start()
+        return "left"
+    began.touch()
+    while not said.exists():
+        time.sleep(0.01)
+    return "said"
+
+
+def says_a_number(ctx: Context) -> None:
+    ctx.progress(1, 5)  # type: ignore[arg-type]
 
 
 def commit(ctx: Context) -> None:

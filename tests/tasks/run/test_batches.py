@@ -90,6 +90,25 @@ async def test_a_function_that_raises_is_called_for_halves_until_the_bad_one_is_
     assert await outcomes_of(app, handles) == [["parked" if n == 5 else "done"] for n in range(8)]
 
 
+async def test_a_half_that_is_cancelled_from_within_leaves_no_item_without_an_end(app) -> None:
+    """T13: also those of the other half, which the function was not called for."""
+    calls: list[list[int]] = []
+
+    @app.batch_task(size=4, wait=5, retry=ONE_TRY)
+    async def index(pages: list[int]) -> None:
+        calls.append(pages)
+        if len(pages) > 2:
+            raise ValueError("too many")
+        raise asyncio.CancelledError
+
+    async with work(app):
+        handles = await index.enqueue_many([{"item": n} for n in range(4)])
+        ends = [end async for end in app.results(handles, timeout=20)]
+
+    assert [end.ok for end in ends] == [False] * 4
+    assert calls == [[0, 1, 2, 3], [0, 1]]
+
+
 async def test_one_that_is_to_come_later_comes_later_as_a_whole(app) -> None:
     tries: list[int] = []
 

@@ -12,12 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import helped
+import helped_late
+import msgspec
 import psycopg
 import pytest
 
-from mainspring import Mainspring, Promise, RetryPolicy, TaskFailed
+from mainspring import Mainspring, Promise, RetryAfter, RetryPolicy, TaskFailed
 from mainspring.errors import InvalidTask
 from mainspring.operate.history import HistoryFilter
+from mainspring.tasks.helpers.failure import raised_again, raised_by
+from mainspring.tasks.helpers.messages import Raised
 from mainspring.testing import wait_until
 from mainspring.testing.idle import FAST_SETTINGS
 
@@ -125,6 +129,16 @@ async def test_a_function_may_say_when_to_come_again(app, tmp_path: Path) -> Non
     assert len(await errors_of(app, handle)) == 1
 
 
+@pytest.mark.parametrize("pauses", [None, "queue", "group"])
+def test_what_it_says_of_others_comes_to_the_worker(pauses: Any) -> None:
+    """T13: a RetryAfter that pauses its queue or group does so from a helper, too."""
+    sent = raised_by(RetryAfter(5, "slow down", counts=True, pauses=pauses))
+    found = raised_again(msgspec.json.decode(msgspec.json.encode(sent), type=Raised))
+    assert isinstance(found, RetryAfter)
+    assert (found.after, str(found), found.counts) == (5.0, "slow down", True)
+    assert found.pauses == pauses
+
+
 async def test_an_exit_is_a_failure_and_ends_nothing(app) -> None:
     task = apart(app, helped.leave, retry=ONE_TRY)
     async with work(app):
@@ -167,6 +181,25 @@ async def test_the_progress_of_a_helper_is_told(app) -> None:
     assert words[handle.id][:3] == (1.0, "row 1000", 1)
 
 
+async def test_what_an_earlier_run_left_behind_says_nothing_of_a_later_one(app, tmp_path) -> None:
+    """T13: a thread that goes on after its call does not speak for the next call of its helper."""
+    task = apart(app, helped.leaves_a_thread)
+    async with work(app):
+        first = await task.enqueue(str(tmp_path), is_first=True)
+        assert await first.result(timeout=20) == "left"
+        second = await task.enqueue(str(tmp_path), is_first=False)
+        assert await second.result(timeout=20) == "said"
+    assert list(await app.operator.progress([first.id, second.id])) == []
+
+
+async def test_a_note_that_is_no_text_is_refused(app) -> None:
+    """T13: where it is said; the worker hears nothing that it cannot read."""
+    task = apart(app, helped.says_a_number, retry=ONE_TRY)
+    async with work(app):
+        with pytest.raises(TaskFailed, match="progress must be text or None, got int: give str"):
+            await (await task.enqueue()).result(timeout=20)
+
+
 async def test_a_helper_has_no_transaction_of_the_worker(app) -> None:
     task = apart(app, helped.commit, retry=ONE_TRY)
     async with work(app):
@@ -174,9 +207,11 @@ async def test_a_helper_has_no_transaction_of_the_worker(app) -> None:
             await (await task.enqueue()).result(timeout=20)
 
 
-@pytest.mark.parametrize("function", [helped.until_told, helped.never_asks, helped.awaits])
+@pytest.mark.parametrize(
+    "function", [helped.until_told, helped.never_asks, helped.awaits, helped_late.encodes_late]
+)
 async def test_a_cancelled_run_is_told_and_cleans_up(app, tmp_path: Path, function: Any) -> None:
-    """T13: ctx.cancelled, an interrupt, CancelledError: each has its grace before the kill."""
+    """T13: ctx.cancelled, an interrupt, CancelledError, when its loop has gone: each before the kill."""
     mark = tmp_path / "mark"
     task = apart(app, function, hold_after=0, grace=20)
     async with work(app):

@@ -122,6 +122,7 @@ class Collector:
         try:
             await self._call(items)
         finally:
+            _fail(items, RuntimeError("it was cancelled"))  # those that have no end yet
             self._items, self._running = (), None
             self._begin_soon()
 
@@ -149,8 +150,7 @@ class Collector:
             await self._call(items[:half])
             await self._call(items[half:])
         except asyncio.CancelledError:
-            _fail([item for item in items if not item.end.done()], RuntimeError("it was cancelled"))
-            raise
+            raise  # _run gives all that are open their end
         except BaseException as error:
             _fail(items, error)
         else:

@@ -22,7 +22,7 @@ def raised_by(error: BaseException) -> Raised:
     kinds = [kind.replace(MAIN_ELSEWHERE, MAIN, 1) for kind in kinds]
     if isinstance(error, RetryAfter):
         after = error.seconds(datetime.now(UTC))
-        return Raised(kinds, name, text, after=after, counts=error.counts)
+        return Raised(kinds, name, text, after=after, counts=error.counts, pauses=error.pauses)
     return Raised(kinds, name.replace(MAIN_ELSEWHERE, MAIN, 1), text)
 
 
@@ -30,7 +30,7 @@ def raised_again(raised: Raised) -> Exception:
     """The exception that the worker raises for it."""
     if raised.after is not None:
         _, _, reason = raised.text.partition("\n")[0].partition(": ")
-        return RetryAfter(raised.after, reason, counts=raised.counts)
+        return RetryAfter(raised.after, reason, counts=raised.counts, pauses=raised.pauses)
     for place in raised.kinds:
         if (kind := _known(place)) is not None and (made := _made(kind, raised)) is not None:
             return made

@@ -14,9 +14,11 @@ import msgspec
 from mainspring.errors import HelperDied
 from mainspring.tasks.helpers.messages import (
     HEAD,
+    Beat,
     Began,
     Ended,
     Heard,
+    Progressed,
     Ready,
     RunOrder,
     Setup,
@@ -155,6 +157,10 @@ class HelperProcess:
             self._end(message)
         elif isinstance(message, Began):
             self._began = True
+        elif isinstance(message, Beat | Progressed):
+            # A thread that an earlier run has left behind speaks for nobody.
+            if self._order is not None and message.number == self._order.number:
+                self._heard(message)
         elif not isinstance(message, Ready):
             self._heard(message)
         elif not self._ready.done():

@@ -94,6 +94,13 @@ class Inside:
 
     def _listen(self) -> None:
         """Take what the worker sends, in a thread: the user's code must be told to end while it runs."""
+        try:
+            self._take_all()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)  # one that hears nothing must not be given anything
+
+    def _take_all(self) -> None:
         while True:
             head = self._orders_from.read(HEAD)
             if len(head) < HEAD:
@@ -144,7 +151,10 @@ class Inside:
 
                 async def call() -> object:
                     current.entered()
-                    return await function(**arguments)
+                    try:
+                        return await function(**arguments)
+                    finally:
+                        current.left()
 
                 returned = asyncio.run(call())
             else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 from uuid import UUID
 
 import msgspec
@@ -57,12 +57,15 @@ class Began(msgspec.Struct, frozen=True, tag="began"):
 
 
 class Beat(msgspec.Struct, frozen=True, tag="beat"):
-    """The run says that it goes on."""
+    """The run of this order says that it goes on."""
+
+    number: int
 
 
 class Progressed(msgspec.Struct, frozen=True, tag="progressed"):
-    """The run says how far it is."""
+    """The run of this order says how far it is."""
 
+    number: int
     done: float
     note: str | None
 
@@ -89,6 +92,7 @@ class Raised(msgspec.Struct, frozen=True):
     text: str  # with its traceback
     after: float | None = None  # of RetryAfter
     counts: bool = False
+    pauses: Literal["queue", "group"] | None = None
 
 
 class Ended(msgspec.Struct, frozen=True, tag="ended"):

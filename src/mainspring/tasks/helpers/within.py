@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from uuid import UUID
 
 from mainspring.errors import MainspringError
@@ -64,7 +64,8 @@ class HelperRun:
     def cancel(self) -> None:
         """Wake the user's code."""
         if self._loop is not None and self._task is not None:
-            self._loop.call_soon_threadsafe(self._task.cancel)
+            with suppress(RuntimeError):  # it was closed
+                self._loop.call_soon_threadsafe(self._task.cancel)
         elif not self._asked:
             self.interrupted = True
             if hasattr(signal, "pthread_kill") and self._thread is not None:
@@ -78,6 +79,11 @@ class HelperRun:
             self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
             if self.run.stopped is not None:
                 self.cancel()
+
+    def left(self) -> None:
+        """The coroutine has ended. What still runs is woken as plain code is."""
+        with self._gate:
+            self._loop = self._task = None
 
 
 class HelperContext(Context):
@@ -99,17 +105,18 @@ class HelperContext(Context):
         self._last_word: Progressed | None = None
         self._said_at = 0.0
         self._worker_id = order.worker
+        self._number = order.number
 
     @property
     def worker_id(self) -> UUID | None:
         return self._worker_id
 
     def beat(self) -> None:
-        self._tell(Beat())
+        self._tell(Beat(self._number))
 
     def progress(self, done: float, note: str | None = None) -> None:
-        check_progress(done)
-        self._last_word = Progressed(done, note)
+        check_progress(done, note)
+        self._last_word = Progressed(self._number, float(done), note)
         now = time.monotonic()
         if now - self._said_at >= _SAY_EVERY:
             self._said_at = now

@@ -31,10 +31,14 @@ class Said(NamedTuple):
     note: str | None
 
 
-def check_progress(done: float) -> None:
-    """Refuse what is no part of the whole."""
+def check_progress(done: float, note: str | None = None) -> None:
+    """Refuse what is no part of the whole, and a note that is no text."""
     if isinstance(done, bool) or not isinstance(done, int | float) or not 0 <= done <= 1:
         raise InvalidSetting(f"progress must be 0 to 1, a part of the whole, got {done!r}")
+    if note is not None and not isinstance(note, str):
+        raise InvalidSetting(
+            f"the note of a progress must be text or None, got {type(note).__name__}: give str(...) of it"
+        )
 
 
 class ProgressLine:
@@ -49,7 +53,7 @@ class ProgressLine:
 
     def say(self, run: Run, done: float, note: str | None) -> None:
         """From any thread."""
-        check_progress(done)
+        check_progress(done, note)
         note = None if note is None else clean_text(note, NOTE_BYTES)
         with self._gate:
             self._said[run.visit.id] = Said(run.visit.attempt + 1, float(done), note)
