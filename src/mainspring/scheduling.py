@@ -11,6 +11,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, Unpack
 
+import msgspec
+
 from mainspring.declaring import check_settings
 from mainspring.errors import InvalidSetting
 from mainspring.jobs import START_QUEUE, Schedule
@@ -82,24 +84,26 @@ class Schedules:
             pool, queue = call.task.settings.pool, target
             priority = priority_of(call.task, options)
         made: ScheduleSettings = {
-            "payload": self._payload(call),
+            "payload": self._payload(call, tick_argument),
             "priority": priority,
             "group": options.group,
         }
         made.update(settings)
+        sealing = fields.sealing
         return Schedule(
             name=name,
             queue=queue,
             target=target,
             pool=pool,
+            are_same=None if sealing is None else sealing.are_same,
             **made,
         )
 
-    def _payload(self, call: AnyCall) -> str:
+    def _payload(self, call: AnyCall, tick_argument: str | None) -> str:
         if isinstance(call, ProcessCall):
             version = self._host.registry.versions.of(call.process.name)
             return start_payload(call.process.name, call.args, call.options.attrs, version)
-        return call.payload.decode()
+        return _without(call.task, call.payload.decode(), tick_argument)
 
     # -- at run time
 
@@ -144,9 +148,21 @@ class Schedules:
                     f"schedule {name!r} starts {there.target!r}, not {_target(call)!r}; remove it and "
                     "add another"
                 )
-            made = self._schedule(name, call, {"cron": settings.get("cron", there.cron)})
+            made = self._schedule(
+                name,
+                call,
+                {
+                    "cron": settings.get("cron", there.cron),
+                    "tick_argument": settings.get("tick_argument", there.tick_argument),
+                },
+            )
             wishes["payload"], wishes["priority"] = made.payload, made.priority
             wishes["group"] = made.group
+        elif tick_argument := settings.get("tick_argument"):
+            there = await self._host.operator.schedule(name)
+            if (task := self._host.tasks.get(there.target)) and task.signature.sealing:
+                payload = msgspec.json.encode(there.payload).decode()
+                wishes["payload"] = _without(task, payload, tick_argument)
         await self._host.operator.change_schedule(name, wishes, source=source)
 
     async def pause(
@@ -192,6 +208,15 @@ def _target(call: AnyCall) -> str:
     raise InvalidSetting(
         f"a schedule takes a call made with task.bind(...) or process.bind(...), got {call!r}"
     )
+
+
+def _without(task: Task[..., object], payload: str, tick_argument: str | None) -> str:
+    """The arguments of a call. If they are encrypted, without the one that gets each tick's time: what is
+    inside would win."""
+    sealing = task.signature.sealing
+    if sealing is None or tick_argument is None:
+        return payload
+    return sealing.without(payload, tick_argument)
 
 
 def _options(call: AnyCall) -> CallOptions:

@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import msgspec
 import psycopg
 import pytest
 
-from mainspring import Context, Mainspring, RetryPolicy, Unique
+from mainspring import Context, Mainspring, RetryAfter, RetryPolicy, Unique
 from mainspring.cli import main
 from mainspring.console import Console
 from mainspring.console.viewer import Viewer
@@ -26,8 +26,16 @@ from mainspring.embedded.binaries import binaries
 from mainspring.encryption import AesGcm
 from mainspring.errors import InvalidSetting, TaskFailed, UnknownCipherKey
 from mainspring.operate.history import HistoryFilter
+from mainspring.tasks.declare.sealing import Sealing, opened
 from mainspring.tasks.run.queue import payload_for
-from mainspring.testing import run_until_idle
+from mainspring.testing import (
+    Clock,
+    assert_enqueued,
+    inline,
+    parked_call,
+    run_until_idle,
+    wait_until,
+)
 from mainspring.testing.idle import FAST_SETTINGS
 
 C = "CAN" + "ARY"
@@ -294,6 +302,145 @@ async def test_schedules_and_unique_arguments_go_with_a_cipher(mainspring_url: s
         read = tick.signature.decode(msgspec.json.encode(stored).decode())
         assert read["text"] == C
         assert read["at"] == datetime.fromisoformat("2026-01-01T00:00:00+00:00")
+
+
+async def test_a_pause_that_a_service_asks_for_is_kept_and_its_text_is_not_told(
+    mainspring_url: str,
+) -> None:
+    """T13: though no queue of the worker has a breaker; of the error the type alone is in the clear."""
+    async with app_with(mainspring_url, k1=NEW) as app:
+
+        @app.task
+        async def pay(card: str) -> None:
+            raise RetryAfter(3600, f"the bank throttles {card}", pauses="queue")
+
+        await pay.enqueue(C)
+        async with app.worker(**FAST_SETTINGS):
+            await wait_until(lambda: app.operator.breakers(), 30)
+        [breaker] = await app.operator.breakers()
+        assert (breaker.queue, breaker.reason) == ("pay", "mainspring.errors.RetryAfter")
+        assert C not in str(await app.operator.doctor())
+        with psycopg.connect(mainspring_url) as connection:
+            found = connection.execute("select b::text from mainspring.breaker b").fetchall()
+        assert found
+        assert C not in str(found)
+
+
+def tick_app(url: str, ran: list[tuple[datetime, int]], x: int = 1, key: str = "k1") -> Mainspring:
+    app = app_with(url, **{"k1": NEW, key: NEW if key == "k1" else OLD})
+
+    @app.task
+    async def tick(at: datetime, x: int) -> None:
+        ran.append((at, x))
+
+    app.schedule(tick.bind(at=LONG_AGO, x=x), cron="0 * * * *", tick_argument="at")
+    return app
+
+
+LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+async def at_the_next_tick(app: Mainspring, clock: Clock) -> datetime:
+    at = (await app.schedules.get("tick")).next_at
+    assert at is not None
+    await clock.advance(at - await clock.now() + timedelta(milliseconds=10))
+    await run_until_idle(app)
+    return at
+
+
+async def test_the_time_of_a_tick_wins_over_what_is_encrypted(
+    mainspring_url: str, mainspring_clock: Clock
+) -> None:
+    """T13: of a schedule that is declared with a call, that is given another, or another argument."""
+    ran: list[tuple[datetime, int]] = []
+    async with tick_app(mainspring_url, ran) as app:
+        await run_until_idle(app)
+        expected = [(await at_the_next_tick(app, mainspring_clock), 1)]
+        call = app.tasks["tick"].bind(at=LONG_AGO, x=2)
+        await app.schedules.change("tick", call)
+        expected.append((await at_the_next_tick(app, mainspring_clock), 2))
+        await app.schedules.add("late", call, cron="0 * * * *")
+        await app.schedules.change("late", tick_argument="at")
+        await app.schedules.remove("tick")
+        at = (await app.schedules.get("late")).next_at
+        await mainspring_clock.advance(timedelta(hours=1))
+        async with app.worker(**FAST_SETTINGS):
+            await wait_until(lambda: (at, 2) in ran, 30)
+    assert ran[:2] == expected
+    assert LONG_AGO not in [at for at, _ in ran]
+
+
+async def test_a_start_of_a_worker_leaves_encrypted_schedules_as_they_stand(
+    mainspring_url: str,
+) -> None:
+    """T13: the same arguments are encrypted anew, under a new key too; others are declared."""
+    ran: list[tuple[datetime, int]] = []
+    async with tick_app(mainspring_url, ran) as app:
+        await run_until_idle(app)
+        before = await app.schedules.get("tick")
+    async with tick_app(mainspring_url, ran) as app:
+        await run_until_idle(app)
+        assert await app.schedules.get("tick") == before
+        await app.schedules.change("tick", cron="5 * * * *", source="ann")
+    async with tick_app(mainspring_url, ran, key="k2") as app:
+        await run_until_idle(app)
+        kept = await app.schedules.get("tick")
+        assert (kept.cron, kept.changed_by) == ("5 * * * *", "ann")
+    async with tick_app(mainspring_url, ran, x=2) as app:
+        await run_until_idle(app)
+        declared = await app.schedules.get("tick")
+        assert (declared.cron, declared.changed_by) == ("0 * * * *", None)
+
+
+async def test_a_schedule_in_the_clear_is_encrypted_by_the_first_worker_with_a_cipher(
+    mainspring_url: str,
+) -> None:
+    """T13: so is one whose key is gone."""
+    for keys in ({}, {"k1": NEW}, {"k2": OLD}):
+        async with app_with(mainspring_url, **keys) as app:
+
+            @app.task(cron="0 * * * *", cron_args={"text": C})
+            async def tick(text: str) -> None: ...
+
+            await run_until_idle(app)
+            stored = str((await app.schedules.get("tick")).payload)
+            assert (C in stored) is not bool(keys)
+            assert all(key in stored for key in keys)
+
+
+def test_what_a_key_is_rotated_in_the_middle_of_is_labelled_with_its_own() -> None:
+    class Rotates(AesGcm):
+        def encrypt(self, value: bytes) -> bytes:
+            sealed = super().encrypt(value)
+            self.key_id = "new"
+            return sealed
+
+    cipher = Rotates({"old": OLD, "new": NEW}, use="old")
+    sealing = Sealing(cipher)
+    stored = sealing.payload(b'{"x":1}', ())
+    assert b'"key":"new"' in stored
+    assert opened(sealing, stored.decode(), "it") == '{"x":1}'
+
+
+async def test_the_test_kit_reads_and_writes_what_is_encrypted(mainspring_url: str) -> None:
+    async with app_with(mainspring_url, k1=NEW) as app:
+
+        @app.task(searchable=["order"])
+        async def charge(order: int, name: str) -> str:
+            return name
+
+        await charge.enqueue(7, "ann")
+        [found] = await asyncio.to_thread(assert_enqueued, app, charge, {"name": "ann"})
+        assert found.arguments == {"order": 7, "name": "ann"}
+        parked = await asyncio.to_thread(
+            parked_call, app, charge, {"order": 8, "name": C}, error=ValueError(C)
+        )
+        [stored] = await app.operator.parked()
+        assert C not in str(stored)
+        with pytest.raises(TaskFailed, match=f"ValueError: {C}"):
+            await parked.result(timeout=1)
+        with inline(app):
+            assert await (await charge.enqueue(9, "eve")).result() == "eve"
 
 
 async def test_check_names_calls_whose_key_is_unknown(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 
 from mainspring import Context, Mainspring, Promise, RetryPolicy, sleep
 from mainspring.errors import InvalidArguments, InvalidTask, MainspringError
+from mainspring.hooks.depend import Depends, provider
+from mainspring.hooks.told import RunInfo
 from mainspring.testing import (
     Clock,
     InlineCall,
@@ -190,6 +193,33 @@ class TestInline:
 
         with inline(app):
             assert note.enqueue_sync("a").result_sync() == "a"
+
+    async def test_what_a_task_depends_on_is_made_for_its_call(self, app: Mainspring) -> None:
+        told: list[str] = []
+
+        @provider(per="worker")
+        async def client() -> AsyncIterator[str]:
+            yield "client"
+            told.append("client ended")
+
+        @provider()
+        def session(run: RunInfo, client: str = Depends(client)) -> Iterator[str]:
+            yield f"{client} of {run.task} {run.arguments['n']}"
+            told.append("session ended")
+
+        @app.task
+        async def note(n: int, db: str = Depends(session)) -> str:
+            return db
+
+        @app.task
+        def plain(ctx: Context, n: int, db: str = Depends(session)) -> str:
+            return f"{ctx.attempt} {db}"
+
+        with inline(app):
+            assert await (await note.enqueue(1)).result() == "client of note 1"
+            assert await (await plain.enqueue(2)).result() == "1 client of plain 2"
+            assert note.enqueue_sync(3).result_sync() == "client of note 3"
+        assert told == ["session ended", "client ended"] * 3
 
     async def test_errors_and_bad_arguments_come_at_once(self, app: Mainspring) -> None:
         @app.task

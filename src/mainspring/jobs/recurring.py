@@ -46,6 +46,13 @@ class PausedRecurring(NamedTuple):
     pool: str
 
 
+class DeclaredPayload(NamedTuple):
+    """A row of read_declared.sql."""
+
+    name: str
+    payload: str | None
+
+
 class TargetQueue(NamedTuple):
     """A row of find_target.sql."""
 
@@ -73,6 +80,10 @@ async def sync_recurring(
     await tx.run(SQL["forget_recurring"], targets=list(targets), kept=kept)
     if not declared:
         return
+    if any(schedule.are_same for schedule in declared):
+        rows = await tx.rows(SQL["read_declared"], DeclaredPayload, names=kept)
+        stored = {row.name: row.payload for row in rows}
+        declared = [schedule.kept(stored.get(schedule.name)) for schedule in declared]
     written = await tx.rows(
         SQL["keep_recurring"], str, names=kept, declared=[s.declaration() for s in declared]
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypedDict
 from uuid import UUID
@@ -37,7 +38,8 @@ class Schedule:
     """What comes again by a cron line; `payload` is JSON text. Checked when made.
 
     `catch_up`: of ticks that nobody made in time "skip" all, make the latest "one", or "all", the latest
-    `catch_up_max` at most. `tick_argument`: the argument that gets the tick's time.
+    `catch_up_max` at most. `tick_argument`: the argument that gets the tick's time. `are_same`: whether two
+    payloads say the same, where each is encrypted and looks another way each time.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Schedule:
     catch_up: str = "one"
     catch_up_max: int = 100
     tick_argument: str | None = None
+    are_same: Callable[[str, str], bool] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not 1 <= len(self.name.encode()) <= 200:
@@ -70,6 +73,12 @@ class Schedule:
         check_whole("catch_up_max", self.catch_up_max, 1, MOST_TICKS)
         if not self.target:
             object.__setattr__(self, "target", self.queue)
+
+    def kept(self, stored: str | None) -> Schedule:
+        """With the payload that was declared before, if that says the same."""
+        if self.are_same is None or stored is None or not self.are_same(stored, self.payload):
+            return self
+        return replace(self, payload=stored)
 
     def declaration(self) -> str:
         """As JSON, for the database to compare with what was declared before."""

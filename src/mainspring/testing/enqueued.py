@@ -69,10 +69,18 @@ def enqueued(app: Mainspring, task: Task[..., object] | None = None) -> list[Wai
     with app.sync_pool().connection() as connection:
         rows = connection.cursor(row_factory=class_row(WaitingCall)).execute(_READ).fetchall()
     found = [
-        row._replace(key=user_key(row.key), arguments=msgspec.json.decode(str(row.arguments)))
+        row._replace(key=user_key(row.key), arguments=_arguments(app, row.task, str(row.arguments)))
         for row in rows
     ]
     return [call for call in found if task is None or call.task == task.name]
+
+
+def _arguments(app: Mainspring, name: str, payload: str) -> dict[str, object]:
+    """As they were given, if they are encrypted."""
+    task = app.tasks.get(name)
+    opened = payload if task is None else task.signature.opened(payload)
+    found: dict[str, object] = msgspec.json.decode(opened)
+    return found
 
 
 def assert_enqueued(
@@ -184,6 +192,8 @@ def _failed(
 ) -> Handle[R]:
     """Enqueue it, and have it failed before anybody else sees it: both are one transaction."""
     _, text = describe(error or RuntimeError("made by a test"))
+    if (sealing := task.signature.sealing) is not None:
+        text = sealing.error(text)
     values = {"error": text, "attempt": attempt, "after": after}
     with app.sync_pool().connection() as connection, connection.transaction():
         [handle] = task.options(on=connection).enqueue_many_sync([arguments])

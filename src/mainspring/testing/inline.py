@@ -7,14 +7,14 @@
 It shows that the right calls are made, with arguments that fit and travel, and what they do. It does not
 show anything of the engine: no transaction (neither the caller's nor `ctx.transaction()`), no retry, no
 delay, no limit, no key that is taken, no second run at the same time. What a call raises is raised by the
-enqueue. Test those with `run_until_idle`.
+enqueue. Test those with `run_until_idle`. What a task depends on (`Depends`) is made for each call.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from typing import NamedTuple, NoReturn, TypeVar, cast
 from uuid import UUID
 
@@ -22,6 +22,8 @@ from mainspring import clock
 from mainspring.app import Mainspring
 from mainspring.db.caller import Caller
 from mainspring.errors import MainspringError
+from mainspring.hooks.depend import Provided, Provider
+from mainspring.hooks.told import RunInfo
 from mainspring.kernel.visit import Run, Visit, new_visit
 from mainspring.loops import run_apart
 from mainspring.tasks.declare.handle import CallState, Handle
@@ -106,17 +108,20 @@ class _Inline:
         payload = call.payload.decode()
         arguments = task.signature.decode(payload)
         self.calls.append(InlineCall(task.name, dict(arguments), options))
+        visit = Visit(
+            0, options.key or id, task.name, UUID(id), options.group, priority_of(task, options),
+            0.0, version, 0, 0, options.expires_at, payload,
+        )  # fmt: skip
+        run = Run(visit, token=version, started=clock.local(), began=clock.local())
+        info = RunInfo(run, dict(arguments))
         context: Context | None = None
         if (parameter := task.signature.context_parameter) is not None:
-            visit = Visit(
-                0, options.key or id, task.name, UUID(id), options.group, priority_of(task, options),
-                0.0, version, 0, 0, options.expires_at, payload,
-            )  # fmt: skip
-            run = Run(visit, token=version, started=clock.local(), began=clock.local())
             encode = task.signature.encode_result
             context = InlineContext(run, encode, cast("Connections", None), None)
             arguments[parameter] = context
         handle: Handle[R] = Handle(task.name, options.key or id, id, "new", self)
+        if needs := task.signature.needs:
+            return handle, _provided(task.function, arguments, needs, info), context
         return handle, task.function(**arguments), context
 
     def _ended(
@@ -152,6 +157,18 @@ class _Inline:
 
     async def how_far(self, handle: Handle[object]) -> HowFar:
         return HowFar("done", None)
+
+
+async def _provided(
+    function: Callable[..., object],
+    arguments: Mapping[str, object],
+    needs: Mapping[str, Provider[object]],
+    info: RunInfo,
+) -> object:
+    """Call a function with what it needs, which is ended after it."""
+    async with AsyncExitStack() as stack:
+        returned = function(**arguments, **await Provided(()).values(needs, info, stack))
+        return await returned if inspect.isawaitable(returned) else returned
 
 
 def _missing(what: str) -> NoReturn:

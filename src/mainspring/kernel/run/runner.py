@@ -234,7 +234,7 @@ class Runner:
                 try:
                     outcome = begin(run)
                 except BaseException as error:
-                    outcome = self._outcome_of_error(run, error)
+                    outcome = outcome_of_error(run, error, is_closing=self._closing)
                 if isinstance(outcome, Suspended):
                     return run, outcome
                 if outcome is None:
@@ -266,7 +266,7 @@ class Runner:
         try:
             outcome = await suspended
         except BaseException as error:
-            outcome = self._outcome_of_error(run, error)
+            outcome = outcome_of_error(run, error, is_closing=self._closing)
         else:
             if run.stopped is not None:
                 outcome = told_to_end(run, outcome)
@@ -308,8 +308,11 @@ class Runner:
         told = [r for r in runs if self._says_ends or isinstance(r.outcome, run_log.FAILED)]
         if told:
             run_log.ended(told, str(self.owned.worker_id))
-        if (judge := self._judge) is not None and judge.on:
-            judge.ended(runs)
+        if (judge := self._judge) is not None:
+            if not judge.on and [run for run in runs if run.rest is not None]:
+                judge.begin()  # a breaker opens, though its queue may declare none
+            if judge.on:
+                judge.ended(runs)
         self._finished(runs)
 
     def _free_place(self, run: Run) -> None:
@@ -334,13 +337,6 @@ class Runner:
         else:
             self._drop_run(run, self._tuning.hold_again)
         return held
-
-    def _outcome_of_error(self, run: Run, error: BaseException) -> Outcome | None:
-        """What an exception means; None: the run counts for nothing."""
-        outcome = outcome_of_error(run, error, is_closing=self._closing)
-        if run.rest is not None and self._judge is not None:
-            self._judge.begin()  # its breaker opens, though its queue may declare none
-        return outcome
 
     def _tried(self, run: Run) -> None:
         """This run, at its end or when it has lasted long, lets others try that waited for it."""

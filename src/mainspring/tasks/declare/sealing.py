@@ -80,6 +80,26 @@ class Sealing:
         fields = _fields.decode(payload)
         return _encode(envelope | {name: fields[name] for name in plain if name in fields})
 
+    def without(self, payload: str, argument: str) -> str:
+        """The same arguments without one, which is put beside what is sealed when it is known."""
+        beside = _fields.decode(payload)
+        if "$" not in beside:
+            return payload
+        inside = _fields.decode(opened(self, payload, "a payload"))
+        inside.pop(argument, None)
+        return self.payload(_encode(inside), beside.keys() - {"$", argument}).decode()
+
+    def are_same(self, stored: str, made: str) -> bool:
+        """Whether two payloads are sealed and say the same; no two look alike. One in the clear, or whose
+        key is gone, is not the same: it has to be replaced."""
+        if not (stored.startswith(SEALED) and made.startswith(SEALED)):
+            return False
+        try:
+            first, second = (opened(self, text, "a payload") for text in (stored, made))
+        except UnknownCipherKey:
+            return False
+        return _sorted(first) == _sorted(second)
+
     def result(self, result: str) -> str:
         """A result as it is stored."""
         return _encode({"$": self._sealed(result.encode())}).decode()
@@ -96,6 +116,8 @@ class Sealing:
                 if isinstance(error, asyncio.CancelledError) and run.stopped is None:
                     raise
                 outcome = outcome_of_error(run, error)
+                if (rest := run.rest) is not None:  # its reason is shown with the breaker
+                    run.respite(rest._replace(reason=self._kind(rest.reason)))
                 if isinstance(outcome, Retry | Parked | Postponed):
                     return msgspec.structs.replace(outcome, error=self.error(outcome.error))
                 raise
@@ -104,9 +126,12 @@ class Sealing:
 
     def error(self, text: str) -> str:
         """The text of a failure: its type stays in the clear."""
-        kind = text.partition(":")[0].splitlines()[0]
         made = self._sealed(clean_text(text, MOST_SEALED).encode())
-        return f"{kind}: {_ERROR}{made.key!r})\n{_MARK}{made.key}:{made.sealed}"
+        return f"{self._kind(text)}: {_ERROR}{made.key!r})\n{_MARK}{made.key}:{made.sealed}"
+
+    @staticmethod
+    def _kind(text: str) -> str:
+        return text.partition(":")[0].splitlines()[0]
 
     def note(self, text: str) -> str:
         """A note of progress as it is stored."""
@@ -114,8 +139,17 @@ class Sealing:
         return f"{_MARK}{made.key}:{made.sealed}"
 
     def _sealed(self, value: bytes) -> _Envelope:
-        sealed = base64.b64encode(self.cipher.encrypt(value)).decode()
-        return _Envelope(self.cipher.key_id, sealed)
+        while True:
+            key = self.cipher.key_id
+            sealed = self.cipher.encrypt(value)
+            if (
+                key == self.cipher.key_id
+            ):  # else it was rotated meanwhile, and either may be its key
+                return _Envelope(key, base64.b64encode(sealed).decode())
+
+
+def _sorted(text: str) -> bytes:
+    return msgspec.json.encode(msgspec.json.decode(text), order="sorted")
 
 
 MOST_OF_NOTE = 250  # bytes of a note: sealed it is longer, and has a bound as well

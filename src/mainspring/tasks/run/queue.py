@@ -80,6 +80,7 @@ def schedules(task: Task[..., object]) -> list[Schedule]:
             catch_up=s.catch_up,
             catch_up_max=s.catch_up_max,
             tick_argument=s.tick_argument,
+            are_same=None if (sealing := task.signature.sealing) is None else sealing.are_same,
         )
         for number, line in enumerate(lines, 1)
     ]
