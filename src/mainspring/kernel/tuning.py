@@ -127,6 +127,8 @@ class Tuning:
     breaker_again: float = 1.0
     # From so many runs at once on, one that was open is closed.
     breaker_trusted: int = 256
+    # Of one of which nobody has heard for so long nothing is kept in mind: its row is gone after a day.
+    breaker_known: float = 90_000.0
 
     # -- suspects
     # So many visits that a dead worker may have been running are tried at once.
@@ -188,6 +190,8 @@ class LeaseTuning:
     # shortest of so many beats took that long.
     round_trips: int = 50
     round_trips_seen: int = 5
+    # Of so many groups of a queue whose breakers are not closed each read of its settings tells: 150 kB.
+    breaker_groups: int = 2000
     # At rest one beat in so many and one reads everything: once in a lease time.
     resting_beats: int = 4
     # Visits that are locked when the worker leaves are tried so often, so long apart.

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import psycopg
 import pytest
 
+from mainspring.endpoint import REASON_BYTES
 from mainspring.errors import RetryAfter
 from mainspring.kernel.limits.breaker import Breaker
 from mainspring.kernel.outcome import Done, Outcome
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.settings import QueueSettings
 from mainspring.kernel.statements import SQL
+from mainspring.kernel.tuning import DEFAULT, LEASE
 from mainspring.kernel.visit import Run
 from mainspring.kernel.worker import Worker
 from mainspring.testing import Clock, wait_until
@@ -371,6 +375,164 @@ async def test_a_failure_of_a_run_that_began_before_is_not_heard_while_it_is_tri
         await wait_until(lambda: breaker(visits) is None, 20)
 
 
+async def _one_of_each(
+    visits: Visits, url: str, service: Service, ring: QueueSettings, caplog: Any, *, at_once: bool
+) -> AsyncIterator[Worker]:
+    """A run that fails and one that succeeds after it, and both before the database can be told.
+    `at_once`: while the first try to tell it is under way, else after it."""
+    good = asyncio.Event()
+
+    async def call(run: Run) -> Outcome:
+        if run.visit.key == "good":
+            await good.wait()
+            return Done()
+        return await service(run)
+
+    async with working(url, replace(ring, handler=call), concurrency=2) as worker:
+        state = worker.buffer.queues["ring"]
+        visits.offer("good", group="a")
+        await wait_until(lambda: state.running == 1)
+        with psycopg.connect(url) as other:
+            other.execute("lock table mainspring.breaker in exclusive mode")
+            visits.offer("bad", group="a")
+            await wait_until(lambda: state.halted or state.groups.halted)
+            yield worker
+            if not at_once:
+                await wait_until(lambda: any("breaker.waiting" in m for m in caplog.messages))
+            good.set()
+            await wait_until(lambda: not state.running)
+            await wait_until(lambda: any("breaker.waiting" in m for m in caplog.messages))
+        yield worker
+
+
+@pytest.mark.parametrize("per", ["queue", "group"])
+async def test_a_success_before_the_failure_is_told_lets_it_run_on(
+    visits: Visits, database_url: str, service: Service, caplog: Any, per: str
+) -> None:
+    """T13: no breaker is open then, and nothing is stopped; nobody reads the settings over and over."""
+    ring = guarded(
+        service,
+        breaker=Breaker(failures=1, pause=3600, per=per),  # type: ignore[arg-type]
+        retry=RetryPolicy(attempts=1),
+    )
+    steps = _one_of_each(visits, database_url, service, ring, caplog, at_once=False)
+    worker = await anext(steps)
+    state, pokes = worker.buffer.queues["ring"], 0
+    assert math.inf in (state.halted, *state.groups.halted.values())
+    poke_beat = worker.heart.poke_beat
+
+    def poke() -> None:
+        nonlocal pokes
+        pokes += 1
+        poke_beat()
+
+    worker.heart.poke_beat = poke  # type: ignore[method-assign]
+    for seconds in (31.0, 32.0):
+        visits.query("update mainspring.queue set hold_after = make_interval(secs => %s)", seconds)
+        poke_beat()
+        await wait_until(lambda seconds=seconds: state.hold_after == seconds)
+    assert pokes == 0
+    await anext(steps)
+    service.fault = None
+    visits.offer("later", group="a")
+    await wait_until(lambda: len(service.calls) == 2)
+    assert breaker(visits) is breaker(visits, "a") is None
+    assert not state.halted
+    assert not state.groups.halted
+    await steps.aclose()  # type: ignore[attr-defined]
+
+
+async def test_what_the_service_asks_for_is_told_though_a_success_came_before(
+    visits: Visits, database_url: str, service: Service, caplog: Any
+) -> None:
+    """T13: of two calls at once one may succeed; the first try to tell it fails."""
+    visits.query("insert into mainspring.breaker (queue, failures) values ('ring', 1)")
+    service.fault = RetryAfter(3600, "the API asks for it", pauses="queue")
+    ring = guarded(service, breaker=None)
+    steps = _one_of_each(visits, database_url, service, ring, caplog, at_once=True)
+    await anext(steps)
+    await anext(steps)
+    await wait_until(lambda: is_open(visits), 10)
+    assert (breaker(visits) or {})["reason"].endswith("the API asks for it")
+    await steps.aclose()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("per", ["queue", "group"])
+async def test_a_failure_whose_row_is_gone_before_it_is_counted_stops_nothing_for_ever(
+    visits: Visits, database_url: str, service: Service, per: str
+) -> None:
+    """T13: another session may close a breaker at any time."""
+    visits.query(
+        "create function forget() returns trigger language plpgsql as"
+        " $$begin delete from mainspring.breaker; return null; end$$"
+    )
+    visits.query(
+        "create trigger forget after insert on mainspring.breaker"
+        " for each statement execute function forget()"
+    )
+    ring = guarded(service, breaker=Breaker(failures=1, pause=3600, per=per))  # type: ignore[arg-type]
+    async with working(database_url, ring, concurrency=1):
+        visits.offer("a", group="a")
+        await wait_until(lambda: len(service.calls) == 3)
+
+
+async def test_the_reason_of_a_pause_is_one_line_and_not_long(
+    visits: Visits, database_url: str, service: Service
+) -> None:
+    service.fault = RetryAfter(3600, "please " * 1000 + "\nand more", pauses="queue")
+    async with working(database_url, guarded(service, breaker=None)):
+        visits.offer("a")
+        await wait_until(lambda: is_open(visits))
+    row = breaker(visits)
+    assert row is not None
+    assert len(row["reason"]) <= REASON_BYTES
+    service.fault = RetryAfter(3600, "please\nand more", pauses="group")
+    async with working(database_url, guarded(service, name="bell", breaker=None)):
+        visits.offer("a", queue="bell", group="b")
+        await wait_until(lambda: is_open(visits, "b"))
+    row = breaker(visits, "b")
+    assert row is not None
+    assert row["reason"].endswith("please")
+
+
+async def test_of_very_many_open_groups_those_that_end_last_are_read(
+    visits: Visits, database_url: str, service: Service, caplog: Any
+) -> None:
+    """T13: each worker reads them at each beat. It is said, and the queue's own is always there."""
+    most = LEASE.breaker_groups
+    visits.query(
+        "insert into mainspring.breaker (queue, grp, failures, opened_at, until, at_once)"
+        " select 'ring', 'g' || n, 1, mainspring.now(), mainspring.now() + make_interval(hours => n), 1"
+        " from generate_series(1, %s) n",
+        most + 1,
+    )
+    visits.query("insert into mainspring.breaker (queue, failures) values ('ring', 3)")
+    async with working(database_url, guarded(service)) as worker:
+        groups = worker.buffer.queues["ring"].groups
+        await wait_until(lambda: groups.shut)
+        assert len(groups.shut) == most
+        assert "g1" not in groups.shut
+        assert worker._breaking._known["ring", ""][0] == 3
+        visits.query("delete from mainspring.breaker where grp = 'g2'")
+        worker.heart.poke_beat()
+        await wait_until(lambda: "g1" in groups.shut)
+    assert len([m for m in caplog.messages if "breaker.crowded" in m]) == 1
+
+
+async def test_a_group_of_which_nobody_has_heard_for_long_is_forgotten(
+    visits: Visits, database_url: str, service: Service
+) -> None:
+    """T13: tenants that failed once and never came back are not kept in mind for ever."""
+    ring = guarded(service, retry=RetryPolicy(attempts=1), breaker=Breaker(failures=3, per="group"))
+    async with working(database_url, ring) as worker:
+        breaking = worker._breaking
+        visits.offer("a", group="a")
+        await wait_until(lambda: ("ring", "a") in breaking._known)
+        breaking._tuning = replace(DEFAULT, breaker_known=0.0)
+        worker.heart.poke_beat()
+        await wait_until(lambda: not breaking._known)
+
+
 PLANNED: dict[str, dict[str, object]] = {
     "count_failures": {
         "queues": ["ring"],
@@ -389,7 +551,7 @@ PLANNED: dict[str, dict[str, object]] = {
         "trusted": 256,
     },
     "make_breakers": {"queues": ["ring"], "groups": ["g7"]},
-    "read_queues": {"queues": ["ring", "other"]},
+    "read_queues": {"queues": ["ring", "other"], "most_groups": 2000},
     "lock_queue": {"queue": "ring"},
 }
 

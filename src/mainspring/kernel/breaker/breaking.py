@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 import msgspec
@@ -22,7 +24,7 @@ from mainspring.failure_text import clean_text
 from mainspring.kernel.limits.breaker import Count, Key, Tally, has_failed
 from mainspring.kernel.run.queue import QueueState
 from mainspring.kernel.statements import SQL
-from mainspring.kernel.tuning import DEFAULT, Tuning
+from mainspring.kernel.tuning import DEFAULT, LEASE, Tuning
 from mainspring.kernel.visit import Respite, Run
 
 log = logging.getLogger("mainspring")
@@ -69,9 +71,10 @@ class Breaking:
         self._tally = Tally()
         self._telling: dict[Key, Count] = {}  # on their way
         # Breakers that count or are not closed, as far as is known here: their failures. Of a group only
-        # its owner knows, unless it was opened.
-        self._known: dict[Key, int] = {}
+        # its owner knows, unless it was opened. And when that was heard: the longest ago in front.
+        self._known: dict[Key, tuple[int, float]] = {}
         self._open: set[Key] = set()  # of these
+        self._crowded: set[str] = set()  # queues with more open groups than are read
         self._sending: asyncio.Task[None] | None = None
         # Whether any run has to be looked at: no queue has a breaker otherwise.
         self.on = any(queue.settings.breaker is not None for queue in queues.values())
@@ -110,7 +113,7 @@ class Breaking:
     def _count(self, key: Key, run: Run, *, failed: bool) -> None:
         if not failed and key not in self._known and key not in self._tally:
             return  # all is well, and nobody has to know
-        reason = clean_text(run.outcome.error, REASON_BYTES).partition("\n")[0] if failed else ""
+        reason = _line(run.outcome.error) if failed else ""
         count = self._tally.of(key)
         count.add(run.started, failed=failed, reason=reason)
         limit = self._queues[key[0]].breaker_failures
@@ -126,7 +129,7 @@ class Breaking:
         if not count.succeeded and telling is not None:
             found += telling.failures
         if not count.succeeded and not (telling is not None and telling.succeeded):
-            found += self._known.get(key, 0)
+            found += self._known.get(key, (0, 0.0))[0]
         return found
 
     def _rest(self, run: Run, rest: Respite) -> None:
@@ -136,7 +139,7 @@ class Breaking:
         if group is None:
             return  # it has no group: only this call waits
         key = (visit.queue, group)
-        self._tally.of(key).rests(run.started, rest)
+        self._tally.of(key).rests(run.started, rest._replace(reason=_line(rest.reason)))
         self._halt(key)
 
     def _halt(self, key: Key, reads: int | None = None) -> None:
@@ -204,20 +207,40 @@ class Breaking:
         return answers
 
     def _answered(self, taken: Sequence[tuple[Key, Count]], answers: Sequence[Counted]) -> None:
-        for key, count in taken:
-            if not count.is_bad and key not in self._open:
-                self._known.pop(key, None)
-        for answer in answers:
-            key = (answer.queue, answer.group)
-            self._known[key] = answer.failures
-            if answer.is_open:
+        told = {(answer.queue, answer.group): answer for answer in answers}
+        looks = False
+        for key, _ in taken:
+            answer = told.get(key)
+            if answer is not None:
+                self._know(key, answer.failures)
+            elif key not in self._open:
+                self._known.pop(key, None)  # only a success was told, or there is no row
+            opens = answer is not None and answer.is_open
+            if opens:
                 self._open.add(key)
-                facts = {"queue": answer.queue, "group": answer.group or None}
-                log.warning("breaker.open", extra=facts)
-            # A read that is on its way may be older than this answer; the one after it is not.
-            if answer.is_open or self._is_halted(key):
+                log.warning("breaker.open", extra={"queue": key[0], "group": key[1] or None})
+            halted = self._is_halted(key)
+            if halted and key in self._tally:
+                continue  # it is told once more
+            # Answer or not: what it was halted for is known now. A read that is on its way may be older
+            # than that; the one after it is not.
+            if opens or halted:
                 self._halt(key, 2)
-                self._look()
+                looks = True
+        if looks:
+            self._look()
+
+    def _know(self, key: Key, failures: int) -> None:
+        self._known.pop(key, None)
+        self._known[key] = (failures, clock.local())
+
+    def _forget_old(self) -> None:
+        """Drop what nobody has heard of for as long as its row is kept."""
+        least = clock.local() - self._tuning.breaker_known
+        old = takewhile(lambda item: item[1][1] < least, self._known.items())
+        for key in [key for key, _ in old]:
+            del self._known[key]
+            self._open.discard(key)
 
     # -- what the database says
 
@@ -229,17 +252,20 @@ class Breaking:
         if rows or failures is not None:
             self.on = True
         shown = {(name, row.group): row for row in rows}
+        crowded = self._is_crowded(name, rows)
         for key in [key for key in self._open if key[0] == name and key not in shown]:
             self._open.discard(key)
-            self._known.pop(key, None)
+            if not crowded:  # else it may be open: its next success is told
+                self._known.pop(key, None)
         if (name, "") not in shown:
             self._known.pop((name, ""), None)
         for key, row in shown.items():
-            self._known[key] = row.failures
+            self._know(key, row.failures)
             if row.is_open:
                 self._open.add(key)
             else:
                 self._open.discard(key)
+        self._forget_old()
         if queue.halted:
             queue.halted_read()
         now = clock.local()
@@ -249,9 +275,21 @@ class Breaking:
             if row.group and row.is_open
         }
         changed = queue.groups.shut_by_breakers(shut)
-        if queue.halted or queue.groups.halted:
-            self._look()  # until a read is surely newer than what is known here
+        # Until a read is surely newer than what is known here. What waits to be told has it read then.
+        if any(0 < reads < math.inf for reads in (queue.halted, *queue.groups.halted.values())):
+            self._look()
         return changed
+
+    def _is_crowded(self, name: str, rows: Sequence[Row]) -> bool:
+        """Whether a queue may have more open groups than these; it is said once."""
+        if sum(bool(row.group) for row in rows) < LEASE.breaker_groups:
+            self._crowded.discard(name)
+            return False
+        if name not in self._crowded:
+            self._crowded.add(name)
+            facts = {"queue": name, "read": LEASE.breaker_groups}
+            log.warning("breaker.crowded", extra=facts)
+        return True
 
     async def close(self) -> None:
         """Tell nothing more."""
@@ -262,3 +300,8 @@ class Breaking:
 
 def _split(counts: Sequence[tuple[Key, Count]]) -> tuple[list[str], list[str]]:
     return [key[0] for key, _ in counts], [key[1] for key, _ in counts]
+
+
+def _line(text: str) -> str:
+    """The first line of a reason, not too long."""
+    return clean_text(text.partition("\n")[0], REASON_BYTES)

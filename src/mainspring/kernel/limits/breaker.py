@@ -177,8 +177,12 @@ class Tally:
         """They could not be told; what has come since is the newer."""
         for key, old in taken:
             new = self._counts.setdefault(key, old)
-            if new is not old and not new.succeeded:
+            if new is old:
+                continue
+            if not new.succeeded:
                 new.failures += old.failures
                 new.successes, new.succeeded_at = old.successes, old.succeeded_at
-                if old.rest is not None:
-                    new.rest = max(new.rest or 0.0, old.rest)
+            if old.rest is not None:  # no success ends it
+                new.rest = max(new.rest or 0.0, old.rest)
+                new.failed_at = max(new.failed_at, old.failed_at)
+                new.reason = new.reason or old.reason
