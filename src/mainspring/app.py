@@ -16,6 +16,7 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Concatenate,
+    Never,
     ParamSpec,
     TypeAlias,
     TypeVar,
@@ -274,7 +275,11 @@ class Mainspring(DatabaseHost, Advancing):
         return self._declare(function, settings)
 
     def batch_task(
-        self, *, size: int = 100, wait: Seconds | None = None, **settings: Unpack[BatchOptions]
+        self,
+        *bare: Never,
+        size: int = 100,
+        wait: Seconds | None = None,
+        **settings: Unpack[BatchOptions],
     ) -> BatchDecorator:
         """Declare a task whose function takes many calls at once, as a list of items.
 
@@ -289,6 +294,10 @@ class Mainspring(DatabaseHost, Advancing):
         wait for more; without it a batch is what is there. The other settings are those of a task, and
         count calls.
         """
+        if bare:
+            raise InvalidTask(
+                f"@app.batch_task has settings, got {bare[0]!r}: write @app.batch_task(size=...)"
+            )
 
         def add(function: Callable[..., object]) -> object:
             given = self._in_pool(settings)

@@ -57,6 +57,12 @@ class Blueprint:
     def __repr__(self) -> str:
         return f"<Blueprint {self.prefix!r} with {len(self.declared)} tasks>"
 
+    if not TYPE_CHECKING:  # else a checker would take any attribute
+
+        def __getattr__(self, name: str) -> Never:
+            text = f"a blueprint has no {name!r}, only tasks and hooks: declare it with app.{name}"
+            raise AttributeError(text, name=name, obj=self)
+
     @overload
     def task(
         self, function: Callable[Concatenate[Context, P], Coroutine[object, Never, R]], /

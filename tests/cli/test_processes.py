@@ -300,10 +300,16 @@ def test_why_points_to_the_why_of_processes(shop, cli, database_url):
     """P8"""
     one = cli("why", "order", "order-7", "--url", database_url)
     none = cli("why", "order", "--url", database_url)
+    id = cli("why", "order-7", "--url", database_url)
+    typo = cli("why", "ordr", "--url", database_url)
+    task = cli("why", "charge", "--url", database_url)
 
     assert (one.code, none.code) == (4, 2)
     assert "'order' is a process type: ask mainspring processes why order-7" in one.err
     assert "name one by its id, mainspring processes why <id>" in none.err
+    assert "'order-7' is a process: mainspring processes why order-7" in id.err
+    assert "nothing is named 'ordr': no reactive task, task, kind or process; did you" in typo.err
+    assert "mainspring why charge <key>" in task.err
     assert "mainspring processes restart-tasks --task charge" in shop("why", "order-7").out
 
 

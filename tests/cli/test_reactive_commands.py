@@ -92,6 +92,7 @@ def test_a_param_that_goes_back_is_refused_with_the_way_out(on):
         (("reactive", "run", "dayly"), 4, "did you mean 'daily'?"),
         (("reactive", "checks", "dayly"), 4, "no reactive task is named 'dayly'"),
         (("why", "dayly"), 4, "did you mean 'daily'?"),
+        (("why", "xyz"), 4, "nothing is named 'xyz': no reactive task, task, kind or process"),
     ],
 )
 def test_what_cannot_be_is_one_line_and_a_code(on, arguments, code, says):
@@ -257,3 +258,17 @@ def test_check_finds_what_is_wrong_without_a_database(cli, module):
     fine = cli("check", "checked_app:app")
     assert fine.code == 0
     assert "2 reactive tasks, nothing to complain about" in fine.out
+
+    module(
+        "checked_app",
+        CHECKED.format(trigger="new_data(orders)")
+        + """
+    @app.task
+    def greet() -> None: ...
+
+    @app.process
+    def meet() -> None: ...
+""",
+    )
+    more = cli("check", "checked_app:app")
+    assert more.out == "1 task, 1 process, 2 reactive tasks, nothing to complain about\n"

@@ -63,7 +63,7 @@ async def test_the_link_of_the_start_logs_in_once_and_a_token_for_ever(
         answer = await page.goto(server.link)
         assert answer is not None
         assert answer.status == 401
-        await page.get_by_text("No such token").wait_for()
+        await page.get_by_text("A link works once").wait_for()
 
 
 async def test_keys_move_about(server: ConsoleServer) -> None:

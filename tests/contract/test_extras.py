@@ -168,6 +168,15 @@ def test_a_server_of_ones_own_names_it_too(bare: Path) -> None:
     )
 
 
+def test_the_console_names_it_too(bare: Path) -> None:
+    done = run(bare, "-c", "from mainspring.console import Console")
+
+    assert done.stderr.splitlines()[-1] == (
+        "mainspring.errors.MissingExtra: the console is not installed (starlette is missing); "
+        "install it with: pip install 'mainspring[serve]'"
+    )
+
+
 def test_a_command_names_the_extra_when_only_a_part_of_it_is_there(tmp_path: Path) -> None:
     """Another package may have brought typer; the command is imported later than the command line."""
     said = subprocess.run(

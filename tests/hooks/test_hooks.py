@@ -281,11 +281,31 @@ def test_a_hook_of_the_wrong_form_is_refused_by_its_name() -> None:
     async def an_async(enqueueing: Enqueueing) -> AsyncIterator[None]:
         yield
 
+    def takes_none() -> None: ...
+    def wraps_none() -> Iterator[None]:
+        yield
+
     with pytest.raises(InvalidSetting, match="no_yield' has no yield, at which the run"):
         app.hooks.around_run(no_yield)
     with pytest.raises(InvalidSetting, match="an_async' is async, and enqueue_sync has no event"):
         app.hooks.around_enqueue(an_async)
     with pytest.raises(InvalidSetting, match=r"has a yield, and .*failure is no block"):
         app.hooks.failure(an_async)
+    with pytest.raises(
+        InvalidSetting, match=r"takes_none' cannot be called: .*failure is given a F"
+    ):
+        app.hooks.failure(takes_none)
+    with pytest.raises(
+        InvalidSetting, match=r"wraps_none' cannot be called: .*around_run is given a R"
+    ):
+        app.hooks.around_run(wraps_none)
+    with pytest.raises(
+        InvalidSetting, match=r"no_yield' cannot be called: .*worker_start is given not"
+    ):
+        app.hooks.worker_start(no_yield)
+    with pytest.raises(
+        AttributeError, match=r"app.hooks has no 'failed'; did you mean 'failure'\?"
+    ):
+        _ = app.hooks.failed  # type: ignore[attr-defined]
     with pytest.raises(InvalidSetting, match="around_run takes a generator function, got 7"):
         app.hooks.around_run(7)  # type: ignore[type-var]

@@ -59,6 +59,14 @@ async def test_lag_and_queues_that_nobody_serves_are_found(visits, app, clock):
 
     assert named(found, "lag")[0].level == "warn"
     assert (
+        named(found, "unserved")[0].text
+        == "1 visit waits in queue 'ring', and no worker is running"
+    )
+
+    visits.join(queues=["other"])
+    found = await app.operator.doctor()
+
+    assert (
         named(found, "unserved")[0].text == "1 visit waits in queue 'ring', which no worker knows"
     )
 

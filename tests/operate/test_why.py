@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from mainspring import Mainspring
+from mainspring.errors import NotFound
 from mainspring.kernel.outcome import Done
 from mainspring.operate.why import VISIT_REMEDIES, Cause
 from visits import QUEUE, queue
@@ -223,6 +224,22 @@ async def test_a_queue_that_is_near_to_none_names_those_that_are_there(visits, a
     assert cause.text == (
         "no queue is named 'xyz'; there are 'queue 0', 'queue 1', 'queue 2', 'queue 3', 'queue 4' "
         "and 3 more"
+    )
+
+
+async def test_a_queue_that_only_visits_have_is_known_and_waits_for_its_declaration(visits, app):
+    visits.offer("a", queue="charge_card")
+
+    (gone,) = (await app.operator.why("charge_card", "b")).causes
+    (near,) = (await app.operator.why("charge_cart", "b")).causes
+    with pytest.raises(NotFound) as refused:
+        await app.operator.limit("charge_card", concurrency=3)
+
+    assert gone.text == "there is no such visit, and none is in history"
+    assert near.text == "no queue is named 'charge_cart'; did you mean 'charge_card'?"
+    assert str(refused.value) == (
+        "queue 'charge_card' has visits, but no worker has declared it yet: mainspring migrate "
+        "module:app, or start a worker"
     )
 
 

@@ -90,6 +90,16 @@ class TestSkippedTime:
         assert "'poll' 'source-7' (6 times)" in str(error.value)
         assert "tested without skip_time" in str(error.value)
 
+    async def test_so_is_what_goes_on_by_calls_without_a_key(self, app: Mainspring) -> None:
+        @app.task
+        async def poll() -> None:
+            await poll.options(delay=60).enqueue()
+
+        await poll.enqueue()
+
+        with pytest.raises(TimeoutError, match=r"came most often: 'poll' \(5 times\)\."):
+            await run_until_idle(app, skip_time=True, most_moves=4)
+
     async def test_schedules_and_paused_queues_are_left_alone(self, app: Mainspring) -> None:
         ticks = []
 
@@ -143,6 +153,10 @@ class TestEnqueued:
     async def test_an_argument_that_the_task_has_not_is_refused(self, app, remind) -> None:
         with pytest.raises(InvalidTask, match="arguments of task 'remind' names 'too'"):
             assert_enqueued(app, remind, {"too": "ann"})
+        with pytest.raises(
+            InvalidArguments, match=r"name the task by itself, got 'remind'; app.find"
+        ):
+            assert_enqueued(app, "remind", {"to": "ann"})  # type: ignore[arg-type]
 
     async def test_a_parked_and_a_failed_call_are_made(self, app, remind, clock: Clock) -> None:
         await run_until_idle(app)

@@ -42,12 +42,21 @@ def check(
         for finding in found:
             show.say(str(finding))
         if not found:
-            shown = counted(len(tasks), "reactive task")
-            if declared.kinds:
-                shown += f", {counted(len(declared.kinds), 'kind')}"
-            show.say(f"{shown}, nothing to complain about")
+            show.say(f"{_shown(declared)}, nothing to complain about")
     if found:
         raise typer.Exit(codes.PROBLEM)
+
+
+def _shown(app: Mainspring) -> str:
+    """What was looked at: only what there is."""
+    processes = len(app.processes)
+    there = (
+        (len(app.tasks), counted(len(app.tasks), "task")),
+        (processes, "1 process" if processes == 1 else f"{processes} processes"),
+        (len(app.reactive_tasks), counted(len(app.reactive_tasks), "reactive task")),
+        (len(app.kinds), counted(len(app.kinds), "kind")),
+    )
+    return ", ".join(told for number, told in there if number) or "no tasks"
 
 
 def _keys(app: Mainspring) -> list[LintFinding]:

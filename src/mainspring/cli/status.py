@@ -146,9 +146,9 @@ def _shown(sight: _Sight) -> str:
     if left := left_out(shown, SHOWN):
         parts.append(show.line(f"{left}; mainspring queues list --limit {len(shown)} shows all"))
     for queue in found.unserved[:UNSERVED]:
-        parts.append(show.line(f"{queue.waits} in queue {queue.name!r}, which no worker knows"))
+        parts.append(show.line(f"{queue.waits} in queue {queue.name!r}{found.whom_unserved_lack}"))
     if (more := len(found.unserved) - UNSERVED) > 0:
-        parts.append(show.line(f"and {counted(more, 'more queue')} that no worker knows"))
+        parts.append(show.line(f"and in {counted(more, 'more queue')}{found.whom_unserved_lack}"))
     for away, finders in found.away:
         waits = f"{', '.join(away.queues)}; so {counted(finders, 'worker')} found"
         parts.append(show.line(f"{away.text} ({waits})"))

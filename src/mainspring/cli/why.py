@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated
 
@@ -14,8 +15,10 @@ from mainspring.cli.target import ask, ask_host
 from mainspring.entities.operate.why import EntityWhy
 from mainspring.errors import InvalidSetting, NotFound, UnknownReactiveTask
 from mainspring.host import DatabaseHost
+from mainspring.kernel import OWN
 from mainspring.operate.why import Why
 from mainspring.operator import Operator
+from mainspring.phrases import nearest
 from mainspring.reactive.decide.explain import ReactiveWhy, lines_of
 from mainspring.reactive.operate.why import why as why_reactive
 
@@ -83,7 +86,8 @@ def _reactive(task: str, url: str | None, app: str | None, json: bool) -> None:
         except UnknownReactiveTask:
             if hint := await _needs_key(target.operator, task):
                 raise InvalidSetting(hint) from None
-            raise
+            known = [state.task for state in await target.reactive.tasks(limit=1000)]
+            raise await _nothing(target.operator, task, known) from None
 
     told = ask_host(question, url, app)
     if json:
@@ -104,4 +108,19 @@ async def _needs_key(operator: Operator, name: str) -> str:
             f"{name!r} is not a reactive task: name one of its calls by its key or id, mainspring "
             f"why {name} <key>; those that wait: mainspring tasks list --queue {name}"
         )
+    with suppress(NotFound):
+        await operator.processes.find(name)
+        return f"{name!r} is a process: mainspring processes why {shlex.quote(name)}"
     return ""
+
+
+async def _nothing(operator: Operator, name: str, reactive: list[str]) -> NotFound:
+    """The error for what is neither a reactive task nor anything else, with the nearest that is."""
+    known = {
+        *reactive,
+        *(kind.name for kind in await operator.entities.kinds()),
+        *await operator.processes.settings(),
+        *(queue.name for queue in await operator.queues()),
+    }
+    near = nearest(name, sorted(other for other in known if not other.startswith(OWN)))
+    return NotFound(f"nothing is named {name!r}: no reactive task, task, kind or process{near}")

@@ -18,7 +18,14 @@ templates/   their HTML; static/ style, script and what others made (vendor/)
 
 from __future__ import annotations
 
-from mainspring.console.app import Console
-from mainspring.console.viewer import Viewer
+from mainspring.errors import MissingExtra
+
+try:
+    from mainspring.console.app import Console
+    from mainspring.console.viewer import Viewer
+except ModuleNotFoundError as error:
+    if (error.name or "").partition(".")[0] not in {"jinja2", "markupsafe", "starlette"}:
+        raise
+    raise MissingExtra("the console", error.name, "serve") from None
 
 __all__ = ["Console", "Viewer"]

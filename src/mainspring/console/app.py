@@ -158,7 +158,8 @@ class Console:
 
     async def _ask_token(self, request: Request) -> Response:
         if token := request.query_params.get("token"):  # the address that `serve` prints
-            return await self._admit(request, token, request.query_params.get("next", "/"))
+            path = request.query_params.get("next", "/")
+            return await self._admit(request, token, path, _USED)
         page = Page(
             "login.html", "Log in", {"next": request.query_params.get("next", "/"), "complaint": ""}
         )
@@ -166,12 +167,12 @@ class Console:
 
     async def _take_token(self, request: Request) -> Response:
         form = await read_form(request)
-        return await self._admit(request, form.get("token", ""), form.get("next", "/"))
+        return await self._admit(request, form.get("token", ""), form.get("next", "/"), _NO_TOKEN)
 
-    async def _admit(self, request: Request, token: str, path: str) -> Response:
+    async def _admit(self, request: Request, token: str, path: str, otherwise: str) -> Response:
         assert self._log_in is not None
         if (kept := await self._log_in(token.strip())) is None:
-            values = {"next": path, "complaint": _NO_TOKEN}
+            values = {"next": path, "complaint": otherwise}
             return self._drawn(request, Page("login.html", "Log in", values, status=401), None)
         is_ours = path.startswith("/") and not path.startswith(("//", "/\\"))
         answer = RedirectResponse(self._root(request) + (path if is_ours else "/"), 303)
@@ -221,6 +222,10 @@ class Console:
 
 
 _NO_TOKEN = "No such token, or it has expired, or it has no scope for the console."
+_USED = (
+    "A link works once, and not for long. Start what printed it again, or paste a token: that of the "
+    "machine is in .mainspring/token."
+)
 _WHO = "Whoever mounted this console does not know you. Log in there first."
 
 

@@ -11,18 +11,26 @@ from contextlib import (
     asynccontextmanager,
     contextmanager,
 )
-from typing import TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Never, TypeAlias, TypeVar, cast
 
 from mainspring.errors import InvalidSetting
 from mainspring.hooks.counters import RunCounters
 from mainspring.hooks.enqueueing import Enqueueing
 from mainspring.hooks.told import FailedRun, RunInfo
+from mainspring.phrases import nearest
 
 AnyBlock: TypeAlias = AbstractContextManager[object] | AbstractAsyncContextManager[object]
 AroundRun: TypeAlias = Callable[[RunInfo], AnyBlock]
 AroundEnqueue: TypeAlias = Callable[[Enqueueing], AbstractContextManager[object]]
 OnFailure: TypeAlias = Callable[[FailedRun], Awaitable[object] | object]
 OnWorker: TypeAlias = Callable[[], Awaitable[object] | object]
+_PLACES = {  # and what a hook there is given
+    "around_run": "a RunInfo",
+    "around_enqueue": "an Enqueueing",
+    "failure": "a FailedRun",
+    "worker_start": "",
+    "worker_stop": "",
+}
 H = TypeVar("H", bound=Callable[..., object])
 
 
@@ -45,6 +53,12 @@ class Hooks:
         self.starts: list[OnWorker] = []
         self.stops: list[OnWorker] = []
         self.counters: RunCounters | None = None
+
+    if not TYPE_CHECKING:  # else a checker would take any attribute
+
+        def __getattr__(self, name: str) -> Never:
+            there = nearest(name, _PLACES) or f"; there are {', '.join(_PLACES)}"
+            raise AttributeError(f"app.hooks has no {name!r}{there}", name=name, obj=self)
 
     def __repr__(self) -> str:
         return f"<Hooks: {len(self.runs)} around runs, {len(self.calls)} around calls>"
@@ -132,13 +146,29 @@ def _checked(hook: H, where: str) -> H:
             f"{_named(hook)} has a yield, and app.hooks.{where} is no block around something: "
             "write a function"
         )
+    _check_given(hook, where)
     return hook
+
+
+def _check_given(hook: Callable[..., object], where: str) -> None:
+    """Refuse a hook that cannot take what it will be given."""
+    given = _PLACES[where]
+    try:
+        inspect.signature(hook).bind(*([given] if given else []))
+    except TypeError:
+        what = f"is given {given} and nothing else" if given else "is given nothing"
+        raise InvalidSetting(
+            f"{_named(hook)} cannot be called: a hook of app.hooks.{where} {what}"
+        ) from None
+    except ValueError:  # a function in C, which does not say what it takes
+        return
 
 
 def _as_block(hook: Callable[..., object], where: str) -> Callable[..., object]:
     """What makes a context manager of what the hook is given."""
     if not callable(hook):
         raise InvalidSetting(f"app.hooks.{where} takes a generator function, got {hook!r}")
+    _check_given(hook, where)
     if inspect.isasyncgenfunction(hook):
         made: Callable[..., AsyncIterator[object]] = hook
         return asynccontextmanager(made)

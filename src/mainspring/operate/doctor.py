@@ -328,10 +328,10 @@ def judge_status(status: Status) -> Iterator[Finding]:
         yield Finding("full", "warn", text, remedy)
     yield from judge_unrecovered(status)
     if (more := len(status.unserved) - UNSERVED) > 0:
-        text = f"{counted(more, 'more queue')} beside these have visits that no worker knows"
+        text = f"visits wait in {counted(more, 'more queue')}{status.whom_unserved_lack}"
         yield Finding("unserved", "warn", text, "mainspring queues list shows them first")
     for queue in status.unserved[:UNSERVED]:
-        text = f"{queue.waits} in queue {queue.name!r}, which no worker knows"
+        text = f"{queue.waits} in queue {queue.name!r}{status.whom_unserved_lack}"
         remedy = "start a worker that declares it; if it was renamed, say so: was=[the old name]"
         if queue.name.startswith(OWN):
             pool = queue.name.partition("@")[2] or DEFAULT_POOL

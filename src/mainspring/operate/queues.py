@@ -222,20 +222,28 @@ async def _order(
 
 async def check_queue(database: Database, tx: Tx, name: str) -> None:
     """Refuse a name that no code ever declared and no visit has."""
-    names = await list_names(tx)
-    if name not in names and not await list_queues(database, tx, name=name):
+    if not await _glimpse(tx, name):
         raise await unknown_queue(database, tx, name)
 
 
 async def unknown_queue(database: Database, tx: Tx, name: str) -> NotFound:
     """The error for a queue that is not there, with the nearest that is."""
-    names = await list_names(tx)
-    return NotFound(f"no queue is named {name!r}{nearest_queue(name, names)}")
+    if any(not queue.known for queue in await _glimpse(tx, name)):
+        return NotFound(
+            f"queue {name!r} has visits, but no worker has declared it yet: mainspring migrate "
+            "module:app, or start a worker"
+        )
+    return NotFound(f"no queue is named {name!r}{nearest_queue(name, await list_names(tx))}")
 
 
 async def list_names(tx: Tx) -> list[str]:
-    """The names of all queues that code has declared."""
-    return await tx.rows(SQL["list_names"], str)
+    """The names of all queues: those that code has declared, and those that only visits have."""
+    return [queue.name for queue in await _glimpse(tx)]
+
+
+async def _glimpse(tx: Tx, name: str | None = None) -> list[QueueLoad]:
+    """All queues or one, to know which there are: hardly anything is counted."""
+    return await tx.rows(SQL["list_queues"], QueueLoad, name=name, most=1)
 
 
 def nearest_queue(name: str, known: Iterable[str]) -> str:

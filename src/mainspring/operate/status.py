@@ -127,6 +127,11 @@ class Status:
         return [queue for queue in self.queues if queue.unserved]
 
     @property
+    def whom_unserved_lack(self) -> str:
+        """Why nobody serves them, as the end of a sentence."""
+        return ", which no worker knows" if self.workers else ", and no worker is running"
+
+    @property
     def per_second(self) -> float:
         return sum(t.count for t in self.throughput) / THROUGHPUT_SECONDS
 

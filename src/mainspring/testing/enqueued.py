@@ -12,6 +12,7 @@ from psycopg.rows import class_row
 
 from mainspring.app import Mainspring
 from mainspring.declaring import Seconds
+from mainspring.errors import InvalidArguments
 from mainspring.failure_text import describe
 from mainspring.operate.keys import user_key
 from mainspring.phrases import counted
@@ -136,6 +137,10 @@ def _asked(told: WaitingCall, key: str | None) -> str:
 
 def _as_json(task: Task[..., object], arguments: Mapping[str, object]) -> dict[str, object]:
     """Values as they travel, whatever their types; a name that the task does not have is refused."""
+    if not isinstance(task, Task):
+        raise InvalidArguments(
+            f"name the task by itself, got {task!r}; app.find_task(name) has it by its name"
+        )
     task.signature.check_fields("arguments", list(arguments))
     try:
         encoded = _encoder.encode(dict(arguments))

@@ -74,8 +74,14 @@ class Skipping:
     @property
     def told(self) -> str:
         """What came most often, if anything did."""
-        again = [
-            f"{queue!r} {user_key(key)!r} ({counted(times, 'time')})"
-            for (queue, key), times in self._seen.most_common(SHOWN)
-        ]
+        queues = Counter[str]()
+        keys: dict[str, set[str]] = {}
+        for (queue, key), times in self._seen.items():
+            queues[queue] += times
+            keys.setdefault(queue, set()).add(key)
+        again = []
+        for queue, times in queues.most_common(SHOWN):
+            key, *others = keys[queue]
+            named = repr(queue) if others else f"{queue!r} {user_key(key)!r}"
+            again.append(f"{named} ({counted(times, 'time')})")
         return f"; these came most often: {', '.join(again)}" if again else ""

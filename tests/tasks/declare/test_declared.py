@@ -29,7 +29,10 @@ def work(n: int = 0) -> None: ...
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"retries": 3}, "task 'work' has no setting 'retries'; did you mean 'retry'?"),
+        (
+            {"retries": 3},
+            "task 'work' has no setting 'retries'; write @app.task(retry=RetryPolicy(",
+        ),
         (
             {"xyzzy": 3},
             "task 'work' has no setting 'xyzzy'; there are accept, ",

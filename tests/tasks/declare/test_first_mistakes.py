@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from mainspring import Mainspring, RetryPolicy, Untouched
+from mainspring.blueprint import Blueprint
 from mainspring.errors import (
     InvalidArguments,
     InvalidSetting,
@@ -309,3 +310,41 @@ class TestFunctions:
     async def test_a_wait_is_seconds(self, app: Mainspring) -> None:
         with pytest.raises(InvalidSetting, match=r"timeout must be seconds .*, got '5'"):
             await wait_for(None, None, None, "5")  # type: ignore[arg-type]
+
+
+class TestHabits:
+    @pytest.mark.parametrize(
+        ("setting", "hint"),
+        [
+            ("max_retries", "; write @app.task(retry=RetryPolicy(attempts=...))"),
+            ("eta", "; each call says it: task.options(at=... (a datetime with its zone))"),
+            ("wass", "; did you mean 'was'?"),
+        ],
+    )
+    def test_a_setting_of_another_library(self, app: Mainspring, setting: str, hint: str) -> None:
+        settings: Any = {setting: 5}
+
+        @app.task(name="old", was=["older"])
+        def old() -> None: ...
+
+        assert told(InvalidTask, lambda: app.task(**settings)(print)) == (
+            f"task 'print' has no setting {setting!r}{hint}"
+        )
+
+    def test_a_batch_task_without_its_parentheses(self, app: Mainspring) -> None:
+        def index(pages: list[int]) -> None: ...
+
+        bare: Any = app.batch_task
+        assert told(InvalidTask, lambda: bare(index)).endswith("write @app.batch_task(size=...)")
+
+    def test_results_of_ids_instead_of_handles(self, app: Mainspring) -> None:
+        ids: Any = ["7f"]
+        said = "app.results takes handles, as enqueue returns them, got '7f' as number 0"
+        assert told(InvalidArguments, lambda: app.results(ids)) == said
+        assert told(InvalidArguments, lambda: app.results_sync(ids)) == said
+
+    def test_a_blueprint_has_no_processes(self) -> None:
+        shop: Any = Blueprint("shop.")
+        assert told(AttributeError, lambda: shop.process) == (
+            "a blueprint has no 'process', only tasks and hooks: declare it with app.process"
+        )

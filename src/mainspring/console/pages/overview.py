@@ -64,8 +64,10 @@ def needs(sight: Glance) -> list[Matter]:
         found.append(
             Matter(
                 "unserved",
-                f"{queue.waits} in {queue.name}, which no worker knows",
-                "A task was renamed or removed, or its worker is not running.",
+                f"{queue.waits} in {queue.name}{sight.status.whom_unserved_lack}",
+                "A task was renamed or removed, or its worker is not running."
+                if sight.status.workers
+                else "Start one: mainspring worker module:app.",
                 link("/queues/one", name=queue.name),
                 "Why",
             )

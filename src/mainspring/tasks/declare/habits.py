@@ -44,6 +44,14 @@ def option_hint(name: str, known: list[str]) -> str:
     return nearest(name, known) or f"; there are {', '.join(sorted(known))}"
 
 
+def setting_hint(name: str, known: list[str]) -> str:
+    """What to write instead of a setting of a task that does not exist."""
+    here = _OPTIONS.get(name, "")
+    if here and not here.startswith("@app.task"):
+        return f"; each call says it: task.options({here})"
+    return option_hint(name, known)
+
+
 def verb_hint(task: str, verb: str) -> str:
     """What to write instead of a verb of another library."""
     async_verb = VERBS[verb].format(task)

@@ -30,7 +30,7 @@ import msgspec
 
 from mainspring.chunks import chunks_of
 from mainspring.db.caller import Caller
-from mainspring.declaring import Seconds, check_settings
+from mainspring.declaring import Seconds
 from mainspring.errors import (
     InvalidArguments,
     InvalidTask,
@@ -40,7 +40,7 @@ from mainspring.errors import (
 )
 from mainspring.kernel import DEFAULT_PRIORITY, Breaker, RetryPolicy
 from mainspring.tasks.declare.calls import Maps
-from mainspring.tasks.declare.habits import VERBS, verb_hint
+from mainspring.tasks.declare.habits import VERBS, setting_hint, verb_hint
 from mainspring.tasks.declare.handle import Handle
 from mainspring.tasks.declare.options import CallOptions, with_options
 from mainspring.tasks.declare.promise import Promise
@@ -387,10 +387,12 @@ class TaskDecorator(Protocol):
 
 def check_given(name: str, given: Mapping[str, object], triggered_only: Collection[str]) -> None:
     """Refuse settings that a task does not have, or has only with a trigger."""
+    known = {*TaskSettings.__dataclass_fields__, "when", "was"}
     for setting in given:
         if setting in triggered_only:
             raise InvalidTask(
                 f"task {name!r}: {setting}= is for reactive tasks and needs when=, a trigger"
             )
-    known = {*TaskSettings.__dataclass_fields__, "when"}
-    check_settings(f"task {name!r}", given, known)
+        if setting not in known:
+            hint = setting_hint(setting, sorted(known))
+            raise InvalidTask(f"task {name!r} has no setting {setting!r}{hint}")

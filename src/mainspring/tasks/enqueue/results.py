@@ -10,7 +10,7 @@ from mainspring.db.pool import Pools
 from mainspring.db.sql import Steps, first, rows
 from mainspring.db.tx import SyncTx
 from mainspring.declaring import Seconds
-from mainspring.errors import NotFound, TaskFailed
+from mainspring.errors import InvalidArguments, NotFound, TaskFailed
 from mainspring.tasks.declare.handle import Handle
 from mainspring.tasks.declare.progress import HowFar, Progress
 from mainspring.tasks.declare.sealing import Sealing, opened_error, opened_note
@@ -77,6 +77,12 @@ class Results(Generic[R]):
         self, handles: Iterable[Handle[R]], pools: Pools, tasks: Mapping[str, Task[..., object]]
     ) -> None:
         self._open = list(handles)
+        for number, handle in enumerate(self._open):
+            if not isinstance(handle, Handle):
+                raise InvalidArguments(
+                    f"app.results takes handles, as enqueue returns them, got {handle!r} as number "
+                    f"{number}"
+                )
         self._pools = pools
         self._tasks = tasks
 

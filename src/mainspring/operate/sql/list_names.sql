@@ -1,2 +1,0 @@
--- The names of all queues.
-select name from mainspring.queue order by name
