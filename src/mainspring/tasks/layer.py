@@ -72,6 +72,8 @@ class TaskLayer(HookLayer):
     def interrupt(self, runs: Sequence[Run]) -> None:
         self.executor.interrupt(runs)
         self.helpers.interrupt(runs)
+        for collector in self._collectors.values():
+            collector.interrupt(runs)
 
     def cut(self, *, threads_only: bool) -> None:
         self.connections.in_use.cut(threads_only=threads_only)

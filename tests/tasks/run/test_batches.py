@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -173,6 +174,79 @@ async def test_a_cancelled_item_ends_and_the_others_go_on(app) -> None:
         assert not cancelled.is_set()
         assert await fourth.cancel(wait=10) == "cancelled"
         await asyncio.wait_for(cancelled.wait(), 10)
+
+
+@pytest.mark.parametrize("hears", [True, False])
+async def test_a_plain_function_whose_time_is_over_is_stopped_and_called_again(app, hears) -> None:
+    """T13: each attempt calls it; one that hears nothing is left after its grace."""
+    go = threading.Event()
+    calls: list[str] = []
+
+    @app.batch_task(
+        size=2, timeout=0.5, grace=20 if hears else 0.1, retry=RetryPolicy(attempts=9, first=0.01)
+    )
+    def index(pages: list[int]) -> None:
+        calls.append("began")
+        if calls.count("began") > 1:
+            return
+        try:
+            _spin(go) if hears else go.wait(60)
+        finally:
+            calls.append("ended")
+
+    async with work(app):
+        handle = await index.enqueue(1)
+        await handle.result(timeout=20)
+        go.set()
+    assert calls[:3] == (["began", "ended", "began"] if hears else ["began", "began", "ended"])
+    (past,) = await outcomes_of(app, [handle])
+    assert past[0] == "done"
+    assert set(past[1:]) == {"retry"}
+
+
+def _spin(until: threading.Event) -> None:
+    deadline = time.monotonic() + 60
+    while not until.is_set() and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("how", ["cancelled", "fenced"])
+async def test_a_plain_function_that_no_item_wants_is_stopped(app, how: str) -> None:
+    """T13: also when a fenced worker's loop does not come to it: another worker has its items."""
+    never, began, ended = threading.Event(), threading.Event(), threading.Event()
+
+    @app.batch_task(size=1, hold_after=0, grace=20)
+    def index(pages: list[int]) -> None:
+        began.set()
+        try:
+            _spin(never)
+        finally:
+            ended.set()
+
+    async with work(app) as worker:
+        handle = await index.enqueue(1)
+        await wait_until(began.is_set, 20)
+        if how == "fenced":
+            worker.loop_port.interrupt(worker.owned.snapshot())
+            assert ended.wait(20)
+        assert await handle.cancel(wait=20) in ("cancelled", "done")
+        await wait_until(ended.is_set, 20)
+
+
+async def test_no_time_passes_for_an_item_that_waits_for_another_batch(app) -> None:
+    """T13: a timeout begins with the batch, and so does the deadline."""
+    deadlines: list[float] = []
+
+    @app.batch_task(size=1, timeout=2.5, retry=ONE_TRY)
+    async def index(pages: list[int], contexts: list[Context]) -> None:
+        assert contexts[0].deadline is not None
+        deadlines.append(contexts[0].deadline.timestamp())
+        await asyncio.sleep(1.4)
+
+    async with work(app):
+        handles = await index.enqueue_many([{"item": 1}, {"item": 2}])
+        assert all([end.ok async for end in app.results(handles, timeout=20)])
+    assert deadlines[1] - deadlines[0] > 1.3
 
 
 async def test_a_payload_that_does_not_fit_fails_alone(app) -> None:

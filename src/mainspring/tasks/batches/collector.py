@@ -4,6 +4,9 @@ To the kernel each item is a run like any other, so attempts, results, holds, ca
 of its call. The runs have slots of their own: as many as two batches, one that runs and one that collects.
 A function that raises is called again for halves of its items, down to the one that is bad: that one fails,
 with its own exception, and no other loses an attempt.
+
+A timeout is that of a batch: it begins with it, so no item's time passes while it waits for another one.
+A function that is stopped has its grace; then the next batch begins beside it.
 """
 
 from __future__ import annotations
@@ -12,29 +15,50 @@ import asyncio
 import contextvars
 import inspect
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from functools import partial
 
+from mainspring import clock
 from mainspring.errors import InvalidTask, RetryAfter
-from mainspring.kernel import DONE, Done, Outcome, QueueSettings, Run
-from mainspring.loops import to_its_end
+from mainspring.kernel import DONE, Done, Outcome, QueueSettings, Run, token
 from mainspring.tasks.declare.batch import ITEM, BatchFunction
 from mainspring.tasks.declare.task import Task
 from mainspring.tasks.run.connections import Connections
 from mainspring.tasks.run.context import Context, concluded
+from mainspring.tasks.run.execute import Executor
 from mainspring.tasks.run.queue import queue_settings
 
 # Without `wait`: a batch begins when no further item has come for so long, and after so long at most.
 _QUIET, _LONGEST = 0.002, 0.05
 
 
-class Item(NamedTuple):
+@dataclass(eq=False)
+class Item:
     """A run that waits for its part of a batch."""
 
-    context: Context
+    run: Run
     value: object
     end: asyncio.Future[object]
+    context: Context | None = None  # from the begin of its batch on
+
+
+@dataclass(eq=False)
+class Begun:
+    """A batch that has begun. Its function has a run of its own, which is stopped as any other."""
+
+    items: Sequence[Item]
+    run: Run
+    task: asyncio.Task[None] | None = None
+    alarm: asyncio.TimerHandle | None = None
+    interrupted: bool = False
+
+    def is_stopped(self) -> bool:
+        return self.interrupted or self.run.stopped is not None
+
+    def is_wanted(self, without: Sequence[Run] = ()) -> bool:
+        """By any of its items, but for those of these runs."""
+        lost = {run.token for run in without}
+        return any(not (item.end.done() or item.run.token in lost) for item in self.items)
 
 
 class Collector:
@@ -49,41 +73,48 @@ class Collector:
         self._waiting: list[Item] = []
         self._since = 0.0  # the first of them
         self._look: asyncio.TimerHandle | None = None
-        self._items: Sequence[Item] = ()  # of the batch that runs
-        self._running: asyncio.Task[None] | None = None
-        self._threads: ThreadPoolExecutor | None = None
+        self._begun: Begun | None = None
+        self._left: set[asyncio.Task[None]] = set()  # stopped, and not ended within their grace
+        self._executor = Executor(connections, threads=1)
 
     def queue(self) -> QueueSettings:
         """The task's queue."""
-        return replace(queue_settings(self._task, self._handle), slots=2 * self._batch.size)
+        queue = queue_settings(self._task, self._handle)
+        return replace(queue, slots=2 * self._batch.size, timeout=None)
 
     async def _handle(self, run: Run) -> Outcome:
         signature = self._task.signature
         value = signature.decode(run.visit.payload)[ITEM]
         loop = asyncio.get_running_loop()
-        timeout = self._task.settings.timeout
-        context = Context(
-            run, signature.encode_result, self._connections, timeout, signature.sealing
-        )
-        item = Item(context, value, loop.create_future())
+        item = Item(run, value, loop.create_future())
         if not self._waiting:
             self._since = loop.time()
         self._waiting.append(item)
         self._begin_soon()
         try:
-            result = concluded(context, await item.end)
+            result = concluded(item.context, await item.end)
         except asyncio.CancelledError:
-            self._cancel_if_unwanted()
+            begun = self._begun
+            if begun is not None and item in begun.items and not begun.is_wanted():
+                self._stop(begun, run.stopped or "stopping")
             raise
         if run.settled:
             return DONE
         return DONE if result is None else Done(signature.encode_result(result))
 
+    def _context(self, run: Run) -> Context:
+        """Of an item whose batch begins now."""
+        signature, timeout = self._task.signature, self._task.settings.timeout
+        if timeout is not None:
+            timeout += clock.local() - run.began
+        encode = signature.encode_result
+        return Context(run, encode, self._connections, timeout, signature.sealing)
+
     # -- when
 
     def _begin_soon(self) -> None:
         """Begin if there are enough, else look again."""
-        if self._running is not None or not self._waiting:
+        if self._begun is not None or not self._waiting:
             return
         if len(self._waiting) >= self._batch.size:
             self._begin()
@@ -99,7 +130,7 @@ class Collector:
     def _looked(self, count: int) -> None:
         """Begin if nothing has come since, or it is time."""
         self._look = None
-        if self._running is not None or not self._waiting:
+        if self._begun is not None or not self._waiting:
             return
         is_late = asyncio.get_running_loop().time() >= self._since + _LONGEST
         if self._batch.wait is not None or is_late or len(self._waiting) == count:
@@ -112,45 +143,89 @@ class Collector:
             self._look.cancel()
             self._look = None
         size = self._batch.size
-        self._items, self._waiting = self._waiting[:size], self._waiting[size:]
+        items, self._waiting = self._waiting[:size], self._waiting[size:]
+        for item in items:
+            item.context = self._context(item.run)
         loop = asyncio.get_running_loop()
         self._since = loop.time()
+        first = items[0].run
+        begun = Begun(
+            items, Run(first.visit, token(), first.started, first.began, settings=first.settings)
+        )
         # It is no run's own: each has a context of its own, and this one none of them.
-        self._running = loop.create_task(self._run(self._items), context=contextvars.Context())
+        begun.task = loop.create_task(self._run(begun), context=contextvars.Context())
+        begun.run.enter(begun.task)
+        if (timeout := self._task.settings.timeout) is not None:
+            begun.alarm = loop.call_later(timeout, self._stop, begun, "timeout")
+        self._begun = begun
 
-    async def _run(self, items: Sequence[Item]) -> None:
+    async def _run(self, begun: Begun) -> None:
         try:
-            await self._call(items)
+            await self._call(begun, begun.items)
         finally:
-            _fail(items, RuntimeError("it was cancelled"))  # those that have no end yet
-            self._items, self._running = (), None
+            self._over(begun)
+
+    # -- ends
+
+    def _stop(self, begun: Begun, why: str) -> None:
+        """Its time is over, or no item wants it any more. One that asks is given its grace."""
+        if begun.run.stopped is not None:
+            return
+        for item in begun.items:
+            if item.run.told is not None:
+                begun.run.listen()
+                item.run.told.set()
+        begun.run.stop(why)
+        asyncio.get_running_loop().call_later(self._task.settings.grace, self._let_go, begun)
+
+    def _let_go(self, begun: Begun) -> None:
+        """Its grace is over: others do not wait for it."""
+        if begun.task is not None and not begun.task.done():
+            self._left.add(begun.task)
+            begun.task.add_done_callback(self._left.discard)
+            self._over(begun)
+
+    def _over(self, begun: Begun) -> None:
+        """Items that have no end get one, and the next batch may begin."""
+        if begun.alarm is not None:
+            begun.alarm.cancel()
+        error: Exception = RuntimeError("it was cancelled")
+        if begun.run.stopped == "timeout":
+            error = TimeoutError(
+                f"ran longer than its timeout of {self._task.settings.timeout:g} s"
+            )
+        _fail(begun.items, error)
+        if self._begun is begun:
+            self._begun = None
             self._begin_soon()
 
-    def _cancel_if_unwanted(self) -> None:
-        """An item was told to end. The function goes on for the others, if there are any."""
-        if self._running is not None and all(item.end.done() for item in self._items):
-            self._running.cancel()
+    def interrupt(self, runs: Sequence[Run]) -> None:
+        """These runs must end now: so must a plain function that has no other items. From any thread."""
+        begun = self._begun
+        if begun is not None and not begun.is_wanted(without=runs):
+            begun.interrupted = True
+            self._executor.interrupt([begun.run])
 
     # -- what
 
-    async def _call(self, items: Sequence[Item]) -> None:
+    async def _call(self, begun: Begun, items: Sequence[Item]) -> None:
         """Call the function for those that still want it."""
         items = [item for item in items if not item.end.done()]
-        if not items:
+        if not items or begun.is_stopped():
             return
         try:
-            results = self._batch.results(await self._called(items), len(items))
-        except (RetryAfter, InvalidTask) as error:  # says nothing of a single item
-            _fail(items, error)
+            results = self._batch.results(await self._called(begun, items), len(items))
+        except asyncio.CancelledError:
+            raise  # all that are open are given their end
         except Exception as error:
-            if len(items) == 1:
-                _fail(items, error)
+            if begun.is_stopped():
+                return
+            if len(items) == 1 or isinstance(error, RetryAfter | InvalidTask):
+                _fail(items, error)  # the latter say nothing of a single item
                 return
             half = len(items) // 2
-            await self._call(items[:half])
-            await self._call(items[half:])
-        except asyncio.CancelledError:
-            raise  # _run gives all that are open their end
+            await self._call(begun, items[:half])
+            await self._call(begun, items[half:])
         except BaseException as error:
             _fail(items, error)
         else:
@@ -160,31 +235,30 @@ class Collector:
                 elif not item.end.done():
                     item.end.set_result(result)
 
-    async def _called(self, items: Sequence[Item]) -> object:
+    async def _called(self, begun: Begun, items: Sequence[Item]) -> object:
         batch = self._batch
         given: list[object] = [[item.value for item in items]]
         if batch.contexts is not None:
             given.append([item.context for item in items])
-        if batch.is_async:
-            returned = batch.function(*given)
-            assert inspect.isawaitable(returned)
-            return await returned
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(1, thread_name_prefix="mainspring.batch")
-        future = asyncio.get_running_loop().run_in_executor(self._threads, batch.function, *given)
-        return await to_its_end(future)
+        function = partial(batch.function, *given)
+        if not batch.is_async:
+            return await self._executor.call_in_thread(begun.run, function, {})
+        returned = function()
+        assert inspect.isawaitable(returned)
+        return await returned
 
     async def close(self) -> None:
         """When the worker has stopped."""
         if self._look is not None:
             self._look.cancel()
-        if self._running is not None:
-            self._running.cancel()
+        if self._begun is not None and (task := self._begun.task) is not None:
+            task.cancel()
             await asyncio.sleep(0)
-            self._running.cancel()  # a thread is waited for once, and not twice
-            await asyncio.gather(self._running, return_exceptions=True)
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+            task.cancel()  # a thread is waited for once, and not twice
+            await asyncio.gather(task, return_exceptions=True)
+        for task in self._left:
+            task.cancel()
+        self._executor.close()
 
 
 def _fail(items: Sequence[Item], error: BaseException) -> None:
