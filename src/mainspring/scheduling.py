@@ -16,8 +16,7 @@ import msgspec
 from mainspring.declaring import check_settings
 from mainspring.errors import InvalidSetting
 from mainspring.jobs import START_QUEUE, Schedule
-from mainspring.jobs.layer import DeclaredSchedules
-from mainspring.jobs.schedule import ScheduleSettings
+from mainspring.jobs.schedule import DeclaredSchedules, ScheduleSettings
 from mainspring.kernel import own_queue
 from mainspring.processes.declare.process import ProcessCall
 from mainspring.processes.registry import Registry

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
-from types import MappingProxyType
-from typing import NamedTuple
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 
-from mainspring.db.database import Database
+from mainspring.db.database import Connection, Database
 from mainspring.db.shared import Haste
 from mainspring.jobs.bulk import OPERATIONS
 from mainspring.jobs.chores import run_chores, run_glances
 from mainspring.jobs.flood import mark
 from mainspring.jobs.operation import adopt, operation_queue
-from mainspring.jobs.recurring import sync_recurring
-from mainspring.jobs.schedule import Schedule
+from mainspring.jobs.recurring import sync_recurring, take_along
+from mainspring.jobs.schedule import DeclaredSchedules
 from mainspring.jobs.ticking import recurring_queue
 from mainspring.jobs.upkeep import keep_up
 from mainspring.kernel import Layer, QueueSettings, WorkerPort, WorkerSettings
-
-
-class DeclaredSchedules(NamedTuple):
-    """What the code declares, the names of its tasks and process types, and those that they had before."""
-
-    schedules: Sequence[Schedule] = ()
-    targets: Collection[str] = ()
-    former: Mapping[str, str] = MappingProxyType({})
 
 
 class JobLayer(Layer):
@@ -47,6 +37,7 @@ class JobLayer(Layer):
         self._worker = worker
         self._pool = settings.pool
         self._declared = declared
+        self._known = DeclaredSchedules()  # what was declared at the start
         self._days = settings.history_days
         self._layers: list[Layer] = [*layers, self]
         self._chores: list[asyncio.Task[None]] = []
@@ -56,7 +47,7 @@ class JobLayer(Layer):
     def queues(self, pool: str) -> Sequence[QueueSettings]:
         return [
             operation_queue(self._database, self._worker.line(haste=Haste.LONG), self._kinds, pool),
-            recurring_queue(self._database, self._worker.line(), pool),
+            recurring_queue(self._database, self._worker.line(), pool, known=lambda: self._known),
         ]
 
     async def open(self) -> None:
@@ -69,7 +60,7 @@ class JobLayer(Layer):
         line = self._worker.line()
         async with line.use() as connection, self._database.transaction(connection):
             await adopt(self._database, connection, self._pool)
-        declared = self._declared()
+        self._known = declared = self._declared()
         async with line.use() as connection, self._database.transaction(connection):
             await sync_recurring(
                 self._database,
@@ -87,7 +78,16 @@ class JobLayer(Layer):
         chores = [chore for layer in self._layers for chore in layer.chores]
         yield run_chores(database, line(haste=Haste.LONG), chores, days=days)
         glances = [glance for layer in self._layers for glance in layer.glances]
+        if self._known.former:
+            glances.append(self._take_along)
         yield run_glances(database, line(), glances, self._worker.news, days=days)
+
+    async def _take_along(self, database: Database, connection: Connection, *, days: int) -> bool:
+        """Ticks of a schedule that the release before declares again may be made by its own workers."""
+        known = self._known
+        async with database.transaction(connection):
+            await take_along(database, connection, known.schedules, known.former)
+        return True
 
     async def close(self) -> None:
         for chores in self._chores:

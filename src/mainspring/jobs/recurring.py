@@ -74,18 +74,48 @@ async def sync_recurring(
     targets that this code does not have are another application's, and are left alone; so are those that
     were made at run time. `former`: former names of targets, by name; their schedules go with them.
     """
-    if former:
-        await tx.run(SQL["rename_recurring"], olds=list(former), news=list(former.values()))
     kept = [schedule.name for schedule in declared]
+    renamed = await _rename(tx, kept, former)
     await tx.run(SQL["forget_recurring"], targets=list(targets), kept=kept)
-    if not declared:
+    if declared:
+        await _keep(database, tx, declared)
+    await _offer_renamed(database, tx, renamed)
+
+
+async def take_along(
+    database: Database, tx: Tx, declared: Sequence[Schedule], former: Mapping[str, str]
+) -> None:
+    """Take along what a worker of the release before declared again under the former names."""
+    renamed = await _rename(tx, [schedule.name for schedule in declared], former)
+    await _offer_renamed(database, tx, renamed)
+
+
+async def _rename(tx: Tx, kept: Sequence[str], former: Mapping[str, str]) -> list[str]:
+    if not former:
+        return []
+    news = list(former.values())
+    return await tx.rows(SQL["rename_recurring"], str, olds=list(former), news=news, kept=kept)
+
+
+async def _offer_renamed(database: Database, tx: Tx, renamed: Sequence[str]) -> None:
+    """At once: their visits have other keys than before, and a tick may be due."""
+    if not renamed:
         return
+    now = await read_now(tx)
+    for name in sorted(renamed):
+        found = await tx.first(SQL["list_recurring"], Recurring, name=name)
+        if found is not None:
+            await offer_visits(database, tx, [Offer(own_queue(QUEUE, found.pool), name, now)])
+
+
+async def _keep(database: Database, tx: Tx, declared: Sequence[Schedule]) -> None:
+    names = [schedule.name for schedule in declared]
     if any(schedule.are_same for schedule in declared):
-        rows = await tx.rows(SQL["read_declared"], DeclaredPayload, names=kept)
+        rows = await tx.rows(SQL["read_declared"], DeclaredPayload, names=names)
         stored = {row.name: row.payload for row in rows}
         declared = [schedule.kept(stored.get(schedule.name)) for schedule in declared]
     written = await tx.rows(
-        SQL["keep_recurring"], str, names=kept, declared=[s.declaration() for s in declared]
+        SQL["keep_recurring"], str, names=names, declared=[s.declaration() for s in declared]
     )
     now = await read_now(tx)
     by_name = {s.name: s for s in declared}

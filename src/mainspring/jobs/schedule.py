@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypedDict
 from uuid import UUID
 
@@ -90,6 +91,14 @@ class Schedule:
         return msgspec.json.encode(
             {**declared, "payload": msgspec.Raw(self.payload.encode())}
         ).decode()
+
+
+class DeclaredSchedules(NamedTuple):
+    """What the code declares, the names of its tasks and process types, and those that they had before."""
+
+    schedules: Sequence[Schedule] = ()
+    targets: Collection[str] = ()
+    former: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,11 @@ from mainspring.db.database import Connection, Database
 from mainspring.errors import InvalidSetting, NotFound
 from mainspring.jobs.operation import Operation
 from mainspring.jobs.task_orders import REASON, CancelTasksOrder, RunTasksNowOrder
+from mainspring.kernel import OWN
 from mainspring.operate import CallFilter, LiveVisit, call_off_visits, make_due
 
+# Visits of processes that nothing waits for: what an operator asked for, and may call off.
+_ORDERS = ("cancel/", "restart/", "call_off/")
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -57,7 +60,8 @@ class TaskOperator:
     ) -> str:
         """Cancel one: 'cancelled', or 'cancelling' where its run is told to end."""
         visit = await self._find(queue, key, group)
-        if isinstance(visit.payload, dict) and "@" in visit.payload:
+        is_order = queue.startswith(OWN) and key.startswith(_ORDERS)
+        if isinstance(visit.payload, dict) and "@" in visit.payload and not is_order:
             raise InvalidSetting(
                 f"{key!r} of {queue!r} is a step of process {visit.payload['@']}, which would wait for it; "
                 "mainspring processes cancel ends the whole process"

@@ -5,14 +5,15 @@ and moves on to the next, all in the transaction that settles it. So a tick is m
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
 from mainspring.db.database import Connection, Database
 from mainspring.db.shared import SharedLine
 from mainspring.jobs.cron import next_tick
-from mainspring.jobs.recurring import QUEUE
-from mainspring.jobs.schedule import Recurring, due_ticks
+from mainspring.jobs.recurring import QUEUE, take_along
+from mainspring.jobs.schedule import DeclaredSchedules, Recurring, due_ticks
 from mainspring.jobs.statements import SQL
 from mainspring.kernel import (
     KERNEL_SQL,
@@ -34,8 +35,14 @@ from mainspring.kernel import (
 log = logging.getLogger("mainspring")
 
 
-def recurring_queue(database: Database, line: SharedLine, pool: str) -> QueueSettings:
-    """The queue whose visits make the ticks of a pool."""
+def recurring_queue(
+    database: Database,
+    line: SharedLine,
+    pool: str,
+    *,
+    known: Callable[[], DeclaredSchedules] = DeclaredSchedules,
+) -> QueueSettings:
+    """The queue whose visits make the ticks of a pool. `known`: what the code declares."""
 
     async def handle(run: Run) -> Outcome:
         async with line.use() as connection:
@@ -46,6 +53,11 @@ def recurring_queue(database: Database, line: SharedLine, pool: str) -> QueueSet
             return Done()  # declaring it again, or making it, offers it again
         if found.pool != pool and found.next_at is not None:
             return Done()  # its task has moved, and so has it
+        if found.target in (declared := known()).former:
+            # A worker of the release before has declared it again, beside the one that was renamed.
+            async with line.use() as connection, database.transaction(connection):
+                await take_along(database, connection, declared.schedules, declared.former)
+            return Again(at=now)  # as it stands then; one that is gone ends
         if found.paused_at is not None:
             return _paused(found, now)
         return _outcome(database, found, now)

@@ -8,8 +8,9 @@ import pytest
 
 from mainspring import Mainspring, Promise, RetryPolicy
 from mainspring.errors import DuplicateTask, InvalidProcess, InvalidSetting
+from mainspring.jobs import sync_recurring
 from mainspring.operate import HistoryFilter
-from mainspring.testing import Clock, run_until_idle
+from mainspring.testing import Clock, run_until_idle, wait_until
 
 
 def bill(n: int) -> int:
@@ -109,6 +110,89 @@ async def test_schedules_go_along_as_they_stand(
     await clock.advance(86_400)
     await run_until_idle(new)
     assert {one.type for one in await new.operator.processes.search()} == {"order"}
+
+
+async def test_what_an_old_worker_declares_again_is_taken_along_at_its_tick(
+    old: Mainspring, new: Mainspring, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mixed pool: the old release starts again, and yet each tick is made once, and none is lost."""
+    monkeypatch.setattr("mainspring.jobs.chores.GLANCE_EVERY", 3600)
+    old.task(name="charge", cron="0 * * * *", cron_args={"n": 1})(bill)
+    await run_until_idle(old)
+    new.task(was=["charge"], cron="0 * * * *", cron_args={"n": 1})(bill)
+    async with new.worker(poll=0.1):  # it renames, and makes all ticks from now on
+        await wait_until(lambda: _names(new, {"bill"}))
+        await old.migrate()
+        await _declare_again(old)
+        await old.schedules.add("tenant", old.tasks["charge"].bind(7), cron="0 * * * *")
+        assert await _names(old, {"bill", "charge", "tenant"})
+        await clock.advance(3600)
+        await wait_until(lambda: _names(new, {"bill", "tenant"}))
+        await wait_until(lambda: _are_done(new, 2))
+        await clock.advance(3600)
+        await wait_until(lambda: _are_done(new, 4))
+
+    runs = await new.operator.history(HistoryFilter())
+    ticks = [(run.queue, run.key.partition("@")[0]) for run in runs if "@" in run.key]
+    assert sorted(ticks) == [("bill", "bill")] * 2 + [("bill", "tenant")] * 2
+
+
+async def test_what_an_old_worker_declares_again_is_taken_along_before_its_tick(
+    old: Mainspring, new: Mainspring, clock: Clock
+) -> None:
+    """A mixed pool: the old worker might make the tick itself."""
+    old.task(name="charge", cron="0 * * * *", cron_args={"n": 1})(bill)
+    new.task(was=["charge"], cron="0 * * * *", cron_args={"n": 1})(bill)
+    await old.migrate()
+    async with new.worker():
+        await wait_until(lambda: _names(new, {"bill"}))
+        await _declare_again(old)
+        await wait_until(lambda: _names(new, {"bill"}), 20)
+
+
+async def test_one_made_at_run_time_goes_on_under_the_name_of_its_task(
+    old: Mainspring, new: Mainspring, clock: Clock
+) -> None:
+    """Nothing declares it again, and its visit had the former name."""
+    charge = old.task(name="charge")(bill)
+    await old.migrate()
+    await run_until_idle(old)
+    await old.schedules.add("charge", charge.bind(7), cron="0 * * * *")
+    new.task(was=["charge"])(bill)
+    await run_until_idle(new)
+    await clock.advance(3600)
+    await run_until_idle(new)
+
+    assert [one.name for one in await new.schedules.list()] == ["bill"]
+    assert len(await new.operator.history(HistoryFilter(queue="bill"))) == 1
+
+
+async def test_schedules_of_two_former_names_become_one(old: Mainspring, new: Mainspring) -> None:
+    for name in ("charge", "fee"):
+        old.task(name=name, cron="0 * * * *", cron_args={"n": 1})(bill)
+    await run_until_idle(old)
+    new.task(was=["charge", "fee"], cron="0 * * * *", cron_args={"n": 1})(bill)
+    await run_until_idle(new)
+
+    assert [one.name for one in await new.schedules.list()] == ["bill"]
+
+
+async def _declare_again(app: Mainspring) -> None:
+    """As the start of a worker does."""
+    pool = await app.pool()
+    declared = app.schedules.declared()
+    async with pool.connection(transaction=True) as connection:
+        await sync_recurring(
+            pool.database, connection, declared.schedules, targets=declared.targets
+        )
+
+
+async def _names(app: Mainspring, names: set[str]) -> bool:
+    return {one.name for one in await app.schedules.list()} == names
+
+
+async def _are_done(app: Mainspring, count: int) -> bool:
+    return len(await app.operator.history(HistoryFilter(queue="bill"))) >= count
 
 
 async def _never(n: int) -> int:

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from mainspring import Mainspring, ResultTimeout, RetryPolicy, TaskFailed
-from mainspring.errors import NotFound
+from mainspring.encryption import AesGcm
+from mainspring.errors import NotFound, UnknownCipherKey
 from mainspring.testing import run_until_idle
 from mainspring.testing.idle import FAST_SETTINGS
 
@@ -54,6 +55,47 @@ async def test_failures_are_told_and_do_not_stop_the_others(app) -> None:
         ends[later.id].result()
     with pytest.raises(NotFound, match="neither waiting nor in history"):
         ends[gone.id].result()
+
+
+async def test_a_handle_under_a_former_name_is_told(database_url: str) -> None:
+    """T13: as its status and its result are."""
+    async with Mainspring(database_url) as old, Mainspring(database_url) as new:
+
+        def charge(n: int) -> int:
+            return n
+
+        new.task(name="bill", was=["charge"])(charge)
+        handle = await old.task(charge).enqueue(3)
+        await run_until_idle(old)
+
+        found = new.task_handle("charge", handle.id)
+        assert [end.result() async for end in new.results([found], timeout=5)] == [3]
+
+
+async def test_a_result_that_cannot_be_read_here_does_not_stop_the_others(
+    database_url: str,
+) -> None:
+    """T13: its key is known to others only."""
+    ours, theirs = AesGcm({"a": b"a" * 32}, use="a"), AesGcm({"b": b"b" * 32}, use="b")
+    async with (
+        Mainspring(database_url, cipher=ours) as app,
+        Mainspring(database_url, cipher=theirs) as other,
+    ):
+
+        def step(n: int) -> int:
+            return n
+
+        handles = []
+        for one in (other, app):
+            handles.append(await one.task(step).enqueue(len(handles)))
+            await run_until_idle(one)
+
+        ends = {end.handle.id: end async for end in app.results(handles, timeout=5)}
+        sealed, readable = (ends[handle.id] for handle in handles)
+        assert (readable.result(), readable.fault) == (1, None)
+        assert (sealed.state, sealed.value) == ("done", None)
+        with pytest.raises(UnknownCipherKey, match=r"the result of task 'step' is .* key 'b'"):
+            sealed.result()
 
 
 async def test_thousands_are_waited_for_by_a_few_statements(app) -> None:

@@ -328,7 +328,7 @@ class Enqueuer:
 
     def results(self, handles: Iterable[Handle[R]]) -> Results[R]:
         """What becomes of these calls."""
-        return Results(handles, self._pools, self._tasks)
+        return Results(handles, self._pools, self._tasks, self._former)
 
     async def _order(self, steps: Steps[str | None], on: Caller | None, verb: Verb) -> str | None:
         try:

@@ -10,7 +10,7 @@ from mainspring.db.pool import Pools
 from mainspring.db.sql import Steps, first, rows
 from mainspring.db.tx import SyncTx
 from mainspring.declaring import Seconds
-from mainspring.errors import InvalidArguments, NotFound, TaskFailed
+from mainspring.errors import InvalidArguments, MainspringError, NotFound, TaskFailed
 from mainspring.tasks.declare.handle import Handle
 from mainspring.tasks.declare.progress import HowFar, Progress
 from mainspring.tasks.declare.sealing import Sealing, opened_error, opened_note
@@ -32,6 +32,7 @@ class CallEnd(NamedTuple, Generic[R_co]):
     state: str
     value: R_co | None
     error: str | None
+    fault: MainspringError | None = None  # why its result cannot be read here
 
     @property
     def ok(self) -> bool:
@@ -39,7 +40,7 @@ class CallEnd(NamedTuple, Generic[R_co]):
         return self.state == "done"
 
     def result(self) -> R_co:
-        """Its result; raises TaskFailed if it has none."""
+        """Its result; raises TaskFailed if it has none, or why it cannot be read here."""
         if self.state == "unknown":
             raise NotFound(
                 f"task {self.handle.task!r} {self.handle.id} is neither waiting nor in history: "
@@ -52,6 +53,8 @@ class CallEnd(NamedTuple, Generic[R_co]):
                 outcome=self.state,
                 error=self.error,
             )
+        if self.fault is not None:
+            raise self.fault
         return cast("R_co", self.value)
 
 
@@ -74,7 +77,11 @@ class Results(Generic[R]):
     """Handles whose calls have not ended yet."""
 
     def __init__(
-        self, handles: Iterable[Handle[R]], pools: Pools, tasks: Mapping[str, Task[..., object]]
+        self,
+        handles: Iterable[Handle[R]],
+        pools: Pools,
+        tasks: Mapping[str, Task[..., object]],
+        former: Mapping[str, str],
     ) -> None:
         self._open = list(handles)
         for number, handle in enumerate(self._open):
@@ -85,6 +92,7 @@ class Results(Generic[R]):
                 )
         self._pools = pools
         self._tasks = tasks
+        self._former = former
 
     async def each(self, timeout: Seconds | None) -> AsyncIterator[CallEnd[R]]:
         while self._open:
@@ -144,9 +152,12 @@ class Results(Generic[R]):
     def _end(self, handle: Handle[R], row: EndRow | None) -> CallEnd[R]:
         if row is None:
             return CallEnd(handle, "unknown", None, None)
-        signature = self._tasks[handle.task].signature
-        value, error = signature.decode_result(row.result), row.error
-        return CallEnd(handle, row.state, cast("R", value), opened_error(signature.sealing, error))
+        signature = self._tasks[self._former.get(handle.task, handle.task)].signature
+        try:
+            value = cast("R", signature.decode_result(row.result))
+            return CallEnd(handle, row.state, value, opened_error(signature.sealing, row.error))
+        except MainspringError as fault:  # of this one: the others are told all the same
+            return CallEnd(handle, row.state, None, row.error, fault)
 
     def _late(self, _: list[CallEnd[R]], seconds: float) -> str:
         handle = self._open[0]
