@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -377,7 +377,7 @@ async def test_a_failure_of_a_run_that_began_before_is_not_heard_while_it_is_tri
 
 async def _one_of_each(
     visits: Visits, url: str, service: Service, ring: QueueSettings, caplog: Any, *, at_once: bool
-) -> AsyncIterator[Worker]:
+) -> AsyncGenerator[Worker, None]:
     """A run that fails and one that succeeds after it, and both before the database can be told.
     `at_once`: while the first try to tell it is under way, else after it."""
     good = asyncio.Event()
@@ -415,31 +415,34 @@ async def test_a_success_before_the_failure_is_told_lets_it_run_on(
         breaker=Breaker(failures=1, pause=3600, per=per),  # type: ignore[arg-type]
         retry=RetryPolicy(attempts=1),
     )
-    steps = _one_of_each(visits, database_url, service, ring, caplog, at_once=False)
-    worker = await anext(steps)
-    state, pokes = worker.buffer.queues["ring"], 0
-    assert math.inf in (state.halted, *state.groups.halted.values())
-    poke_beat = worker.heart.poke_beat
+    async with aclosing(
+        _one_of_each(visits, database_url, service, ring, caplog, at_once=False)
+    ) as steps:
+        worker = await anext(steps)
+        state, pokes = worker.buffer.queues["ring"], 0
+        assert math.inf in (state.halted, *state.groups.halted.values())
+        poke_beat = worker.heart.poke_beat
 
-    def poke() -> None:
-        nonlocal pokes
-        pokes += 1
-        poke_beat()
+        def poke() -> None:
+            nonlocal pokes
+            pokes += 1
+            poke_beat()
 
-    worker.heart.poke_beat = poke  # type: ignore[method-assign]
-    for seconds in (31.0, 32.0):
-        visits.query("update mainspring.queue set hold_after = make_interval(secs => %s)", seconds)
-        poke_beat()
-        await wait_until(lambda seconds=seconds: state.hold_after == seconds)
-    assert pokes == 0
-    await anext(steps)
-    service.fault = None
-    visits.offer("later", group="a")
-    await wait_until(lambda: len(service.calls) == 2)
-    assert breaker(visits) is breaker(visits, "a") is None
-    assert not state.halted
-    assert not state.groups.halted
-    await steps.aclose()  # type: ignore[attr-defined]
+        worker.heart.poke_beat = poke  # type: ignore[method-assign]
+        for seconds in (31.0, 32.0):
+            visits.query(
+                "update mainspring.queue set hold_after = make_interval(secs => %s)", seconds
+            )
+            poke_beat()
+            await wait_until(lambda seconds=seconds: state.hold_after == seconds)
+        assert pokes == 0
+        await anext(steps)
+        service.fault = None
+        visits.offer("later", group="a")
+        await wait_until(lambda: len(service.calls) == 2)
+        assert breaker(visits) is breaker(visits, "a") is None
+        assert not state.halted
+        assert not state.groups.halted
 
 
 async def test_what_the_service_asks_for_is_told_though_a_success_came_before(
@@ -449,12 +452,13 @@ async def test_what_the_service_asks_for_is_told_though_a_success_came_before(
     visits.query("insert into mainspring.breaker (queue, failures) values ('ring', 1)")
     service.fault = RetryAfter(3600, "the API asks for it", pauses="queue")
     ring = guarded(service, breaker=None)
-    steps = _one_of_each(visits, database_url, service, ring, caplog, at_once=True)
-    await anext(steps)
-    await anext(steps)
-    await wait_until(lambda: is_open(visits), 10)
-    assert (breaker(visits) or {})["reason"].endswith("the API asks for it")
-    await steps.aclose()  # type: ignore[attr-defined]
+    async with aclosing(
+        _one_of_each(visits, database_url, service, ring, caplog, at_once=True)
+    ) as steps:
+        await anext(steps)
+        await anext(steps)
+        await wait_until(lambda: is_open(visits), 10)
+        assert (breaker(visits) or {})["reason"].endswith("the API asks for it")
 
 
 @pytest.mark.parametrize("per", ["queue", "group"])
