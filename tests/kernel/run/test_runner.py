@@ -16,6 +16,7 @@ from mainspring import clock
 from mainspring.kernel.limits.bucket import Bucket
 from mainspring.kernel.outcome import Done, Expired, Outcome, Retry
 from mainspring.kernel.owned import Owned
+from mainspring.kernel.retry import CANCELLED
 from mainspring.kernel.run.buffer import Buffer
 from mainspring.kernel.run.queue import QueueState
 from mainspring.kernel.run.runner import Runner
@@ -432,3 +433,24 @@ async def test_background_queues_have_their_starts_although_others_follow_in_a_p
         bench.buffer.add([visit(f"c{n}", at=n, name="crawl", priority=1) for n in range(8)])
         order = await followed(bench, 48)
     assert [key for key in order[:20] if key.startswith("c")] == ["c0", "c1", "c2", "c3"]
+
+
+async def test_a_run_that_is_stopped_before_its_own_slot_begins_has_its_end() -> None:
+    """Its place in its queue is free again, though its handler was never called."""
+    called: list[str] = []
+
+    async def handle(run: Run) -> Outcome:
+        called.append(run.visit.key)
+        return Done()
+
+    async with Bench(done) as bench:
+        bench.also("apart", handle, slots=1)
+        bench.buffer.add([visit("first", queue="apart"), visit("second", queue="apart")])
+        bench.runner.fill()
+        while not (runs := bench.owned.snapshot()):
+            await asyncio.sleep(0)
+        bench.runner.hanging.stop(runs[0], "cancelled")
+        await bench.rest(2)
+
+        assert called == ["second"]
+        assert bench.ended[0].outcome == CANCELLED

@@ -18,12 +18,17 @@ import psycopg
 import pytest
 
 from mainspring import Mainspring, Promise, RetryAfter, RetryPolicy, TaskFailed
+from mainspring.db.database import Database
 from mainspring.errors import InvalidTask
+from mainspring.kernel import Run, WorkerPort
 from mainspring.operate.history import HistoryFilter
 from mainspring.tasks.helpers.failure import raised_again, raised_by
+from mainspring.tasks.helpers.helpers import Helpers
 from mainspring.tasks.helpers.messages import Raised
+from mainspring.tasks.run.connections import Connections
 from mainspring.testing import wait_until
 from mainspring.testing.idle import FAST_SETTINGS
+from visits import visit
 
 ONE_TRY = RetryPolicy(attempts=1)
 
@@ -280,6 +285,31 @@ async def test_a_step_of_a_process_runs_in_a_helper(app) -> None:
     async with work(app):
         handle = await four_times.start(3)
         assert await handle.result(timeout=20) == 12
+
+
+@pytest.mark.parametrize("how", ["cancelled twice", "closed"])
+async def test_a_run_that_waits_for_a_helper_and_is_not_wanted_does_not_begin(
+    app, database_url: str, tmp_path: Path, how: str
+) -> None:
+    """T13: neither when nobody waits for it any longer, nor when its worker has closed."""
+    helpers = Helpers(Connections(Database(database_url), WorkerPort()), 1, runs_each=9)
+    mark = tmp_path / "mark"
+    run = Run(visit("crash_once"), 7, 0.0, 0.0)
+    payload = msgspec.json.encode({"mark": str(mark)}).decode()
+    call = asyncio.create_task(helpers.call(run, apart(app, helped.crash_once), payload))
+    for _ in range(3):
+        await asyncio.sleep(0)  # it starts a helper
+    if how == "closed":
+        await asyncio.wait_for(helpers.close(), 20)
+    else:
+        for _ in range(2):
+            call.cancel()
+            await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    await asyncio.gather(*helpers._calls, return_exceptions=True)
+    await helpers.close()
+    assert not mark.exists()
 
 
 def test_what_a_process_cannot_run_is_refused(app) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -13,6 +14,7 @@ from mainspring import Context, Mainspring, RetryPolicy
 from mainspring.errors import InvalidSetting, NotFound, ResultTimeout, TaskFailed
 from mainspring.tasks.declare.progress import Progress
 from mainspring.tasks.run.progress import check_progress, drop_progress
+from mainspring.tasks.statements import SQL
 from mainspring.testing import Clock, run_until_idle
 from mainspring.testing.idle import FAST_SETTINGS
 
@@ -102,6 +104,18 @@ async def test_a_new_attempt_begins_anew(app) -> None:
     handle = await load.enqueue()
     await run_until_idle(app)
     assert [word[:3] async for word in handle.progress()] == [(0.1, "attempt 2", 2)]
+
+
+async def test_a_late_word_of_an_earlier_attempt_is_not_written(app) -> None:
+    """T13: a fenced run may go on saying how far it is, while its next attempt does."""
+    id = uuid4()
+    await app.migrate()
+    async with (await app.pool()).connection() as connection:
+        for attempt, done in ((2, 0.1), (1, 0.9)):
+            words = {"ids": [id], "attempts": [attempt], "dones": [done], "notes": [None]}
+            await connection.run(SQL["write_progress"], **words)
+    words = await app.operator.progress([str(id)])
+    assert words[str(id)][:3] == (0.1, None, 2)
 
 
 async def test_nothing_said_is_an_empty_iteration_and_silence_ends_by_timeout(app) -> None:

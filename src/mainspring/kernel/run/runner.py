@@ -59,7 +59,7 @@ class Runner:
         self._idle: list[asyncio.Future[None]] = []  # slots that wait for a visit
         self._slots: set[asyncio.Task[None]] = set()
         self._beside: set[asyncio.Task[None]] = set()  # more of them, for queues that need none
-        self._own = OwnSlots(self._execute, self.fill)
+        self._own = OwnSlots(self._execute, self.fill, self._go_on_without)
         self._alarm: asyncio.TimerHandle | None = None
         self.suspects = Suspects(buffer)
         self.hanging = Hanging(buffer.tuning, self._go_on_without)
@@ -283,7 +283,7 @@ class Runner:
         self.hanging.ended(run)
 
     def _go_on_without(self, run: Run) -> None:
-        """It hangs from now on: its slot is others'."""
+        """It hangs from now on, or was stopped before it began: its slot is others'."""
         for slots in (self._slots, self._beside, self._own.tasks):
             slots.discard(run.slot)
         error = asyncio.CancelledError()

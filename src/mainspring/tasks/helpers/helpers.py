@@ -118,10 +118,9 @@ class Helpers:
         call = asyncio.get_running_loop().create_task(self._call(run, task, payload, heard))
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
-        try:
-            ended = await to_its_end(call, lambda: self._stop(run, task))
-        finally:
-            self._unwanted.discard(run.token)
+        # Not before: a run that nobody waits for any longer must not begin either.
+        call.add_done_callback(lambda _: self._unwanted.discard(run.token))
+        ended = await to_its_end(call, lambda: self._stop(run, task))
         if ended.raised is not None:
             raise raised_again(ended.raised)
         return ended.result
@@ -131,9 +130,13 @@ class Helpers:
     ) -> Ended:
         order = self._order(run, task, payload)
         for _ in range(_TRIES):
+            if self._closed:
+                raise asyncio.CancelledError
             helper = await self._take()
             self._running[run.token] = helper
             try:
+                if self._closed:
+                    raise asyncio.CancelledError
                 if run.token in self._unwanted:
                     return Ended(order.number)  # before it began; what it comes to is known
                 return await helper.carry_out(order, heard)
@@ -260,7 +263,8 @@ class Helpers:
             self._ahead.cancel()
             await asyncio.gather(self._ahead, return_exceptions=True)
         await asyncio.gather(*(helper.close() for helper in self._all), return_exceptions=True)
-        await asyncio.gather(*self._calls, *self._leaving, return_exceptions=True)
+        await asyncio.gather(*self._calls, return_exceptions=True)
+        await asyncio.gather(*self._leaving, return_exceptions=True)  # those of the calls, too
 
 
 def _log(line: Logged) -> None:
