@@ -9,7 +9,9 @@ import pytest
 from test_groups import visit
 
 from mainspring import Mainspring
+from mainspring.db.database import Database
 from mainspring.errors import InvalidSetting
+from mainspring.kernel.lease.dead import declare_ended
 from mainspring.kernel.limits.bucket import Bucket, QueueLimits
 from mainspring.kernel.limits.groups import Groups
 from mainspring.testing import wait_until
@@ -110,7 +112,11 @@ async def test_what_is_left_of_a_burst_is_lost_with_its_worker(
     async with working(database_url, ring) as worker:
         await wait_until(lambda: worker.buffer.queues["ring"].bucket is not None)
         await wait_until(lambda: visits.value(rested) is None)
-        visits.query("delete from mainspring.worker")
+        dead_id = worker.owned.worker_id
+        database = Database(database_url)
+        await asyncio.to_thread(
+            declare_ended, database, pool="default", dead_id=dead_id, lease=worker.settings.lease
+        )
         visits.query("update mainspring.queue set paused_at = mainspring.now()")
         await wait_until(lambda: visits.value("select count(*) from mainspring.part") == 0)
         assert visits.value(rested) is None

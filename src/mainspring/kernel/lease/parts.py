@@ -80,7 +80,9 @@ class Parts:
                 session.run(SQL["keep_part"], queue=queue.name, **part._asdict())
             alone = not any(other.rate > 0 for other in others)
             if alone and (part.rate > 0) != (mine.rate > 0):
-                session.run(SQL["rest_rate"], queue=queue.name, rests=part.rate == 0)
+                rests = part.rate == 0
+                spared = self._spared(queue, limits.rate) if rests else 0.0
+                session.run(SQL["rest_rate"], queue=queue.name, rests=rests, spared=spared)
         # A token that was left over from an earlier part is the others' by now. Where nobody had any,
         # it is known since when; but not if the last who had one died with it.
         rested = None
@@ -89,6 +91,13 @@ class Parts:
         burst = limits.burst_of(part.rate)
         self._give(queue, min(part.size, most), part.rate, burst=burst, rested=rested)
         self._loop_port.fill_soon()
+
+    def _spared(self, queue: QueueState, rate: float | None) -> float:
+        """For how long nothing was taken already, by the tokens that are given back."""
+        with self._owned.gate:
+            if queue.bucket is None or not rate:
+                return 0.0
+            return max(0.0, queue.bucket.tokens(clock.local())) / rate
 
     def _had_turn(self, queue: str, size: int) -> bool:
         """Whether I have had permits for so long that it is others' turn, where there are too few."""

@@ -46,6 +46,10 @@ class Bucket:
             return now
         return now + (1 - tokens) / self._rate if self._rate > 0 else math.inf
 
+    def tokens(self, now: float) -> float:
+        """What it holds."""
+        return self._at_moment(now)
+
     def take(self, now: float) -> None:
         self._drip(now)
         self._tokens -= 1
