@@ -44,9 +44,9 @@ class ConsoleServer:
         self._log.close()
 
     def cut(self) -> None:
-        """End every connection of the database, the server's among them."""
+        """End every connection of the database, the server's among them, and wait until they are gone."""
         with psycopg.connect(self._url, autocommit=True) as connection:
             connection.execute(
-                "select pg_terminate_backend(pid) from pg_stat_activity"
+                "select pg_terminate_backend(pid, 20000) from pg_stat_activity"
                 " where datname = current_database() and pid <> pg_backend_pid()"
             )
