@@ -13,8 +13,8 @@ class Report(BaseModel):
 
     @field_serializer("mark")
     def slow(self, mark: str) -> str:
-        Path(mark).touch()
         try:
+            Path(mark).touch()  # from here on it may be told to end
             time.sleep(60)
         finally:
             Path(mark).write_text("cleaned up")
