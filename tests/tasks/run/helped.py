@@ -112,16 +112,16 @@ def commit(ctx: Context) -> None:
 
 
 def until_told(ctx: Context, mark: str) -> str:
-    Path(mark).touch()
     assert not ctx.cancelled
+    Path(mark).touch()  # from here on it may be told to end
     ctx.cancelled.wait(60)
     Path(mark).write_text("cleaned up")
     return "half a result"
 
 
 def never_asks(mark: str) -> None:
-    Path(mark).touch()
     try:
+        Path(mark).touch()
         time.sleep(60)
     finally:
         Path(mark).write_text("cleaned up")
