@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from difflib import get_close_matches
 
 
 def counted(number: int, noun: str, one: str = "", many: str = "") -> str:
@@ -21,5 +20,7 @@ def instant(at: datetime) -> str:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """'; did you mean ...?', where a name is near enough."""
+    from difflib import get_close_matches  # of every start, few look for a name
+
     near = get_close_matches(name, list(known), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
