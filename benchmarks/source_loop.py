@@ -21,7 +21,7 @@ import psycopg
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from mainspring import Mainspring
-from mainspring.kernel import new_ids, shards_of, token
+from mainspring.ids import new_ids, shards_of, token
 from mainspring.sources import Enqueue, Kafka, Record
 from mainspring.testing import TestServer
 from mainspring.testing.idle import wait_until

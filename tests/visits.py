@@ -14,6 +14,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from mainspring.db.database import Database
+from mainspring.ids import shard_mask, shard_of, token
 from mainspring.jobs.statements import SQL as JOBS_SQL
 from mainspring.kernel.lease.bands import code_of
 from mainspring.kernel.lease.holds import hold_arguments
@@ -29,18 +30,7 @@ from mainspring.kernel.settle.batches import (
 )
 from mainspring.kernel.statements import SQL as KERNEL_SQL
 from mainspring.kernel.statements import register_arguments
-from mainspring.kernel.visit import (
-    END,
-    PRIORITIES,
-    START,
-    Position,
-    Run,
-    Visit,
-    instant,
-    shard_mask,
-    shard_of,
-    token,
-)
+from mainspring.kernel.visit import END, PRIORITIES, START, Position, Run, Visit, instant
 from mainspring.operate.statements import SQL as OPERATE_SQL
 
 QUEUE = "ring"

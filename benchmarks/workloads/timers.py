@@ -24,11 +24,12 @@ from benchmarks.stage import Failed
 from benchmarks.workloads.workload import Figure, Trial, Workload, curve, percentile
 from mainspring.db.database import Database
 from mainspring.entities.offers import StageOffer, offer_values
+from mainspring.ids import token
 from mainspring.kernel.outcome import Done, Outcome
 from mainspring.kernel.settings import QueueSettings
 from mainspring.kernel.settle.batches import settle_arguments
 from mainspring.kernel.statements import SQL
-from mainspring.kernel.visit import Run, Visit, token
+from mainspring.kernel.visit import Run, Visit
 
 WAITING = 1_000_000
 QUICK_WAITING = 100_000

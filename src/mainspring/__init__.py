@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from mainspring.entities.declare.kind_settings import Crawl
     from mainspring.entities.declare.outcome import Untouched, Update, now
     from mainspring.entities.kind import Kind
-    from mainspring.kernel.limits.breaker import Breaker
+    from mainspring.kernel.breaker.breaker import Breaker
     from mainspring.kernel.retry import RetryPolicy
     from mainspring.processes.declare.call_off import call_off
     from mainspring.processes.declare.decider_api import Signal, gather, scope, set_attrs, sleep
@@ -134,7 +134,7 @@ if not TYPE_CHECKING:  # else every name would be there for a type checker
             "entities.declare.ids": "Codec",
             "entities.kind": "Kind",
             "entities.declare.outcome": "Untouched Update now",
-            "kernel.limits.breaker": "Breaker",
+            "kernel.breaker.breaker": "Breaker",
             "kernel.retry": "RetryPolicy",
             "processes.declare.handle": "ProcessHandle",
             "processes.declare.process": "Process",

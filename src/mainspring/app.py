@@ -46,15 +46,16 @@ from mainspring.errors import (
 )
 from mainspring.hooks.registry import Hooks
 from mainspring.host import DatabaseHost
+from mainspring.ids import grouped_key
 from mainspring.jobs.schedule import ScheduleSettings
+from mainspring.kernel.breaker.breaker import Breaker
 from mainspring.kernel.layer import Layer
-from mainspring.kernel.limits.breaker import Breaker
 from mainspring.kernel.port import WorkerPort
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.settings import DEFAULT_POOL, WorkerOptions, WorkerSettings, check_pool
 from mainspring.kernel.statements import SQL as KERNEL_SQL
 from mainspring.kernel.statements import register_arguments
-from mainspring.kernel.visit import DEFAULT_PRIORITY, grouped_key
+from mainspring.kernel.visit import DEFAULT_PRIORITY
 from mainspring.loops import run_apart, run_here
 from mainspring.processes.declare.decider_api import Signal
 from mainspring.processes.declare.handle import ProcessHandle, check_own_id

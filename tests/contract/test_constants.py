@@ -23,8 +23,8 @@ APART = {
     "tuning.py": "the place for them",
     "settings.py": "defaults that users see, and the bounds within which they may choose",
     "retry.py": "the same, of retries",
-    "limits/breaker.py": "the same, of breakers",
-    "visit.py": "the layout of ids, tokens and masks; the ends of time; priorities",
+    "breaker/breaker.py": "the same, of breakers",
+    "visit.py": "the ends of time; priorities",
 }
 ALLOWED: dict[str, dict[str, list[float]]] = {
     "units: milliseconds, microseconds": {
@@ -73,7 +73,8 @@ def test_the_kernel_has_its_numbers_in_one_place() -> None:
 @pytest.mark.parametrize("tuning", [Tuning, LeaseTuning])
 def test_each_of_them_has_a_reason(tuning: type[Tuning | LeaseTuning]) -> None:
     """A comment goes before it, or before the pair that it is one of."""
-    lines = (KERNEL / "tuning.py").read_text().splitlines()
+    files = (KERNEL / "tuning.py", KERNEL.parent / "limits/tuning.py")
+    lines = [line for file in files for line in file.read_text().splitlines()]
     for field in fields(tuning):
         [at] = [n for n, line in enumerate(lines) if line.startswith(f"    {field.name}: ")]
         above = lines[at - 1] if lines[at - 1].startswith("    #") else lines[at - 2]

@@ -12,12 +12,13 @@ import pytest
 
 import mainspring.db.schema
 from mainspring import Mainspring
+from mainspring.ids import shard_mask
 from mainspring.jobs.statements import SQL as JOBS_SQL
 from mainspring.kernel.outcome import Again, Done
 from mainspring.kernel.read.reader import READS_IN_ORDER
 from mainspring.kernel.settle.batches import done_values, settle_values
 from mainspring.kernel.statements import SQL
-from mainspring.kernel.visit import EARLIEST, LATEST, shard_mask
+from mainspring.kernel.visit import EARLIEST, LATEST
 from mainspring.testing import TestServer
 from visits import Visits, queue
 

@@ -8,8 +8,9 @@ runs because of the walk, which is to say:
 - it is not called in this way while the same worker has nothing to do for as long: beats do not count.
   Polls would, so the worker has none. A clock that beats read counts if the walk reads it too.
 
-The first walk is not counted: it opens connections and fills caches. `__init__`, `errors` and
-`statements` (names of SQL files) are no stops for a reader, and `testing` is the test's own.
+The first walk is not counted: it opens connections and fills caches. `__init__`, `errors`,
+`statements` (names of SQL files) and `ids` (an id, a token, a shard, as their names say) are no stops for a
+reader, and `testing` is the test's own.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from stages import Stages
 
 SOURCE = str(Path(mainspring.__file__).parent)
 NOT_COUNTED = {"__init__", "errors", "statements"}
+NO_STOP = "ids"  # mainspring/ids.py, not those of entities
 WALKS = 5  # that are counted
 BEATS = 1  # of the worker, while it has nothing to do
 
@@ -132,7 +134,9 @@ async def modules_of(calls: Calls, worker: Worker, url: str, walk: Walk, ended: 
 
 
 def _is_counted(module: str) -> bool:
-    return module.rpartition("/")[2] not in NOT_COUNTED and not module.startswith("testing/")
+    if module == NO_STOP or module.startswith("testing/"):
+        return False
+    return module.rpartition("/")[2] not in NOT_COUNTED
 
 
 async def _idle(calls: Calls, worker: Worker, url: str, *, seconds: float) -> set[Stack]:

@@ -8,7 +8,7 @@ import time
 import pytest
 from scene import Scene, stop
 
-from mainspring.kernel.visit import shard_of
+from mainspring.ids import shard_of
 
 
 def test_shards_are_shared_by_who_comes_and_taken_over_from_who_goes(scene: Scene) -> None:

@@ -9,7 +9,7 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from mainspring.db.database import Database
-from mainspring.kernel.visit import new_ids, shard_of, token
+from mainspring.ids import new_ids, shard_of, token
 
 SHARDS = Database("").shard_count
 

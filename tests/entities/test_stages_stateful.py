@@ -32,12 +32,13 @@ from mainspring.entities import runtime as stage_runtime
 from mainspring.entities.declare.outcome import at_moment
 from mainspring.entities.kind import Kind
 from mainspring.entities.visit.system import StaleRead
+from mainspring.ids import token
 from mainspring.kernel.outcome import Outcome, Retry
 from mainspring.kernel.owned import Owned
 from mainspring.kernel.port import WorkerPort
 from mainspring.kernel.settle.batches import BatchKind, kind_of
 from mainspring.kernel.settle.settler import Settler
-from mainspring.kernel.visit import Run, Visit, token
+from mainspring.kernel.visit import Run, Visit
 from mainspring.testing import Clock
 from stages import Stages
 

@@ -7,7 +7,7 @@ from uuid import RFC_4122, UUID
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mainspring.kernel.visit import Tokens, grouped_key, new_ids, shard_of, token
+from mainspring.ids import Tokens, grouped_key, new_ids, shard_of, token
 from visits import Visits
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1)

@@ -30,8 +30,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from mainspring.ids import shard_of, token
 from mainspring.kernel.outcome import Again, Done, Outcome, Parked, Retry
-from mainspring.kernel.visit import Run, Visit, shard_of, token
+from mainspring.kernel.visit import Run, Visit
 from mainspring.testing import Clock
 from visits import QUEUE, Visits, id_of, queue
 

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 
+from mainspring.ids import token
 from mainspring.kernel.outcome import Done
-from mainspring.kernel.visit import token
 from mainspring.testing import wait_until
 from visits import Visits, queue
 from workers import Gauge, working

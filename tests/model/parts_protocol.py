@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from explorer import Invariant
 
-from mainspring.kernel.limits.bucket import Part, QueueLimits, next_part
+from mainspring.limits import Part, QueueLimits, next_part
 
 UP, FENCED, CRASHED = "up", "fenced", "crashed"
 NONE = Part(0, 0.0, False)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.kernel.visit import grouped_key
+from mainspring.ids import grouped_key
 from mainspring.operate.keys import stored_keys, user_key
 
 TEXT = st.text(st.sampled_from("0123:é𝄞a "), min_size=1)

@@ -12,11 +12,12 @@ from uuid import UUID
 import psycopg
 from process_scene import Scene
 
+from mainspring.ids import token
 from mainspring.kernel.outcome import Done
 from mainspring.kernel.settings import QueueSettings
 from mainspring.kernel.settle.batches import in_order, settle_arguments
 from mainspring.kernel.statements import SQL as KERNEL_SQL
-from mainspring.kernel.visit import Run, Visit, token
+from mainspring.kernel.visit import Run, Visit
 from mainspring.processes.commit.change import change_of
 from mainspring.processes.commit.commit import Commit
 from mainspring.processes.commit.task_input import StoredTask, read_values, task_input_of

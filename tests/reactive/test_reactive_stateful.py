@@ -29,10 +29,11 @@ from psycopg.rows import dict_row
 
 from mainspring import Mainspring
 from mainspring.db.database import Database
+from mainspring.ids import token
 from mainspring.kernel.outcome import Again, Cancelled, Done, Failed
 from mainspring.kernel.settle.batches import in_order, settle_arguments
 from mainspring.kernel.statements import SQL as KERNEL
-from mainspring.kernel.visit import Run, Visit, token
+from mainspring.kernel.visit import Run, Visit
 from mainspring.reactive.decide.decide import fact_of
 from mainspring.reactive.declare.context import ReactiveRun
 from mainspring.reactive.model.triggers import Delta, Trigger, any_of, params_of

@@ -28,6 +28,7 @@ from mainspring.entities.declare.kind_settings import Crawl, check_between, chec
 from mainspring.entities.offers import CRAWL_PRIORITY, StageOffer, offer
 from mainspring.entities.statements import SQL
 from mainspring.errors import InvalidSetting, NotFound
+from mainspring.ids import shard_of
 from mainspring.jobs import Operation, list_operations, start_operation
 from mainspring.kernel import (
     Again,
@@ -40,7 +41,6 @@ from mainspring.kernel import (
     Run,
     offer_visits,
     own_queue,
-    shard_of,
 )
 from mainspring.operation_kind import ItemResult, OperationKind, OperationPage
 

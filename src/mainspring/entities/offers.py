@@ -10,16 +10,8 @@ import msgspec
 from mainspring.db.database import Connection
 from mainspring.db.sql import numbers, texts, words
 from mainspring.db.tx import Tx
-from mainspring.kernel import (
-    DEFAULT_PRIORITY,
-    KERNEL_SQL,
-    Done,
-    Run,
-    Verdict,
-    lock_visits,
-    new_ids,
-    tokens,
-)
+from mainspring.ids import new_ids, tokens
+from mainspring.kernel import DEFAULT_PRIORITY, KERNEL_SQL, Done, Run, Verdict, lock_visits
 
 _encode = msgspec.json.Encoder().encode
 # Visits of the crawl lane: below every live one.

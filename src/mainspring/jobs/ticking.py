@@ -11,6 +11,7 @@ from datetime import datetime
 
 from mainspring.db.database import Connection, Database
 from mainspring.db.shared import SharedLine
+from mainspring.ids import new_ids, shard_of, tokens
 from mainspring.jobs.cron import next_tick
 from mainspring.jobs.recurring import QUEUE, take_along
 from mainspring.jobs.schedule import DeclaredSchedules, Recurring, due_ticks
@@ -25,11 +26,8 @@ from mainspring.kernel import (
     RetryPolicy,
     Run,
     decoded,
-    new_ids,
     own_queue,
     read_now,
-    shard_of,
-    tokens,
 )
 
 log = logging.getLogger("mainspring")

@@ -7,7 +7,7 @@ means; the layers above say that.
 Leases decide who reads; tokens decide what counts. `docs/design/kernel.md` has the protocol, the
 invariants and the traps. `docs/design/layers.md` says what a layer is.
 
-    visit.py                a visit, a run of it, ids, tokens and routes
+    visit.py                a visit, and a run of it
     outcome.py retry.py     what a run can come to, and what a failure leads to
     breaker/                stops queues and groups whose runs fail in a row
     settings.py tuning.py   settings of a worker and of a queue; all constants, with their reasons
@@ -20,7 +20,6 @@ invariants and the traps. `docs/design/layers.md` says what a layer is.
 
     read/     due visits come into memory        run/      slots execute them
     settle/   outcomes are written               lease/    who owns which shards, who is alive
-    limits/   how much may run at once
 
 This file is the door: a layer imports the names below, and nothing behind them. They are imported when
 they are first asked for.
@@ -33,13 +32,13 @@ from typing import TYPE_CHECKING
 from mainspring.lazily import on_demand
 
 if TYPE_CHECKING:
+    from mainspring.kernel.breaker.breaker import Breaker
     from mainspring.kernel.layer import (
         Chore,
         HeldVisit,
         Layer,
         NewlyParked,
     )
-    from mainspring.kernel.limits.breaker import Breaker
     from mainspring.kernel.offer import Offer, copy_visits, offer_new_visits, offer_visits
     from mainspring.kernel.outcome import (
         DONE,
@@ -101,23 +100,14 @@ if TYPE_CHECKING:
         Run,
         StopFlag,
         Visit,
-        grouped_key,
         instant,
-        new_id,
-        new_ids,
-        new_visit,
-        rising_ids,
-        shard_of,
-        shards_of,
-        token,
-        tokens,
     )
 else:
     __getattr__ = on_demand(
         __name__,
         {
             "layer": "Chore HeldVisit Layer NewlyParked",
-            "limits.breaker": "Breaker",
+            "breaker.breaker": "Breaker",
             "offer": "Offer copy_visits offer_visits offer_new_visits",
             "outcome": "Again Alone Cancelled DONE Done Expired Failed Outcome Parked Postponed Retry "
             "Verdict",
@@ -132,7 +122,6 @@ else:
             "settle.batches": "SettleAnswer in_order lock_steps lock_visits settle_arguments "
             "settle_values",
             "statements": "SQL:KERNEL_SQL check_page decoded read_now register_queues",
-            "visit": "DEFAULT_PRIORITY EARLIEST LATEST PRIORITIES Run START StopFlag Visit "
-            "grouped_key instant new_id new_ids new_visit rising_ids shard_of shards_of token tokens",
+            "visit": "DEFAULT_PRIORITY EARLIEST LATEST PRIORITIES Run START StopFlag Visit instant",
         },
     )

@@ -9,8 +9,9 @@ from datetime import datetime
 from mainspring.db.database import Database
 from mainspring.db.sql import CopyStep
 from mainspring.db.tx import Tx
+from mainspring.ids import new_ids, shard_of, token
 from mainspring.kernel.statements import SQL
-from mainspring.kernel.visit import DEFAULT_PRIORITY, new_ids, shard_of, token
+from mainspring.kernel.visit import DEFAULT_PRIORITY
 
 
 @dataclass(frozen=True, slots=True)

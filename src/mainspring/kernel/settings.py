@@ -9,7 +9,7 @@ from uuid import UUID
 
 from mainspring.endpoint import Endpoint
 from mainspring.errors import InvalidSetting
-from mainspring.kernel.limits.breaker import Breaker
+from mainspring.kernel.breaker.breaker import Breaker
 from mainspring.kernel.outcome import Outcome
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.tuning import LEASE

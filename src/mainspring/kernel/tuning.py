@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mainspring.limits import LimitTuning
+
 
 @dataclass(frozen=True, slots=True)
-class Tuning:
+class Tuning(LimitTuning):
     """Of reading, running and settling: how often is looked, and how much is taken at once. No promise
     depends on any of them."""
 
@@ -105,8 +107,6 @@ class Tuning:
     least_alarm: float = 0.001
     # Of the slots one in so many is left to queues that have none: more would be idle too often.
     spare_part: int = 4
-    # A bucket holds what drips in one of so many parts of a second: bursts stay small.
-    bucket_part: int = 10
 
     # -- the worker
     # Visits and results in memory from which on what a commit of ours adds is left to the reader: a
@@ -139,16 +139,6 @@ class Tuning:
     last_try_seconds: float = 60.0
     # So many of those that wait are put back at the end of a try. All two thousand cost half a core.
     suspects_put_back: int = 8
-
-    # -- groups
-    # A full group keeps so many visits in memory: enough to go on without a read for each.
-    group_keeps: int = 32
-    # Where there are many groups each keeps fewer: about so many in all, and one at least.
-    groups_keep: int = 12_000
-
-    # An idle group with a rate is kept for so long after its bucket is full: to make it anew for each run
-    # costs as much as to count it.
-    group_rests: float = 1.0
 
     # -- settling
     # From so many on runs of one kin share a row of history: then that costs less than a row each.

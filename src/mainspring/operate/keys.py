@@ -6,7 +6,7 @@ operator names group and key apart, and is shown them apart.
 
 from __future__ import annotations
 
-from mainspring.kernel import grouped_key
+from mainspring.ids import grouped_key
 
 
 def stored_keys(key: str, group: str | None) -> list[str]:

@@ -16,7 +16,8 @@ from uuid import UUID
 from mainspring.db.database import Database
 from mainspring.db.sql import numbers, texts
 from mainspring.db.tx import Tx
-from mainspring.kernel import KERNEL_SQL, check_page, decoded, tokens
+from mainspring.ids import tokens
+from mainspring.kernel import KERNEL_SQL, check_page, decoded
 from mainspring.operate.keys import stored_keys
 from mainspring.operate.statements import SQL
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from mainspring.kernel.visit import new_id
+from mainspring.ids import new_id
 from mainspring.processes.declare.process import Process
 from mainspring.processes.record.decision import Decision, Undo
 from mainspring.processes.record.recorder import Recorder

@@ -24,7 +24,8 @@ from mainspring.db.caller import Caller
 from mainspring.errors import MainspringError
 from mainspring.hooks.depend import Provided, Provider
 from mainspring.hooks.told import RunInfo
-from mainspring.kernel.visit import Run, Visit, new_visit
+from mainspring.ids import new_visit
+from mainspring.kernel.visit import Run, Visit
 from mainspring.loops import run_apart
 from mainspring.tasks.declare.handle import CallState, Handle
 from mainspring.tasks.declare.options import CallOptions

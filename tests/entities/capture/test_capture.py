@@ -7,7 +7,7 @@ import pytest
 
 from mainspring import Mainspring
 from mainspring.errors import InvalidKey, UnknownKind
-from mainspring.kernel.visit import shard_of
+from mainspring.ids import shard_of
 from offered import offered
 from stages import Stages
 

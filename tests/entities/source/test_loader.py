@@ -17,8 +17,8 @@ from mainspring.entities.runtime import start
 from mainspring.entities.source import loader as module
 from mainspring.entities.source.loader import Picture, Prefetched
 from mainspring.entities.source.rows import Loaded, TableSource
+from mainspring.ids import shard_of
 from mainspring.kernel.port import WorkerPort
-from mainspring.kernel.visit import shard_of
 from stages import Stages, wait_until
 from visits import visit
 

@@ -15,7 +15,7 @@ import pytest
 
 from mainspring.endpoint import REASON_BYTES
 from mainspring.errors import RetryAfter
-from mainspring.kernel.limits.breaker import Breaker
+from mainspring.kernel.breaker.breaker import Breaker
 from mainspring.kernel.outcome import Done, Outcome
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.settings import QueueSettings

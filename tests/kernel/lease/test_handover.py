@@ -114,7 +114,7 @@ async def test_waiting_work_goes_to_a_worker_with_free_slots(
 
 
 def shard(key: str) -> int:
-    from mainspring.kernel.visit import shard_of
+    from mainspring.ids import shard_of
 
     return shard_of(key, 1024)
 

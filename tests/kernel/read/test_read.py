@@ -9,9 +9,10 @@ from uuid import uuid4
 
 import pytest
 
+from mainspring.ids import shard_of
 from mainspring.kernel.outcome import Parked
 from mainspring.kernel.read.orders import UNIT
-from mainspring.kernel.visit import END, shard_of
+from mainspring.kernel.visit import END
 from visits import Visits
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from mainspring.kernel.limits.bucket import Bucket
 from mainspring.kernel.run.buffer import Buffer
 from mainspring.kernel.tuning import DEFAULT, Tuning
 from mainspring.kernel.visit import Visit
+from mainspring.limits import Bucket
 from visits import queue, run_of, visit
 
 

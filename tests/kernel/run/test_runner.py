@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from mainspring import clock
-from mainspring.kernel.limits.bucket import Bucket
 from mainspring.kernel.outcome import Done, Expired, Outcome, Retry
 from mainspring.kernel.owned import Owned
 from mainspring.kernel.retry import CANCELLED
@@ -23,6 +22,7 @@ from mainspring.kernel.run.runner import Runner
 from mainspring.kernel.settings import QueueSettings
 from mainspring.kernel.tuning import DEFAULT
 from mainspring.kernel.visit import Run
+from mainspring.limits import Bucket
 from mainspring.testing import wait_until
 from visits import NOON, visit
 

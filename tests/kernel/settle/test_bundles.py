@@ -12,13 +12,14 @@ import pytest
 
 from mainspring import Mainspring, RetryPolicy
 from mainspring.db.database import Database
+from mainspring.ids import new_ids
 from mainspring.jobs import upkeep
 from mainspring.kernel.outcome import Done, Parked, Retry
 from mainspring.kernel.settle import batches as settling
 from mainspring.kernel.settle.batches import OTHER, PLAIN, by_kind, kind_of
 from mainspring.kernel.statements import SQL as KERNEL_SQL
 from mainspring.kernel.tuning import DEFAULT
-from mainspring.kernel.visit import Run, new_ids
+from mainspring.kernel.visit import Run
 from mainspring.operate.history import HistoryFilter, PastRun, count_history
 from mainspring.operate.statements import SQL
 from mainspring.tasks.declare.task import Task

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from mainspring.ids import shard_of
 from mainspring.kernel.outcome import Again, Done, Parked
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.settle.batches import lock_visits
-from mainspring.kernel.visit import Run, shard_of
+from mainspring.kernel.visit import Run
 from mainspring.testing import wait_until, watch
 from visits import Visits, queue
 from workers import working

@@ -15,9 +15,10 @@ import pytest
 from process_scene import Scene, call, value
 from walk import decided, settle
 
+from mainspring.ids import new_id
 from mainspring.kernel.settle.batches import settle_arguments
 from mainspring.kernel.statements import SQL as KERNEL_SQL
-from mainspring.kernel.visit import Run, new_id
+from mainspring.kernel.visit import Run
 from mainspring.processes.commit.commit import Commit
 from mainspring.processes.commit.task_input import read_values
 from mainspring.processes.record.decision import ChildTask, Decision

@@ -11,7 +11,7 @@ import pytest
 
 from mainspring import Mainspring, RetryPolicy, TaskFailed, Unique
 from mainspring.errors import InvalidArguments, InvalidSetting, UnknownTask
-from mainspring.kernel.visit import shard_of
+from mainspring.ids import shard_of
 from mainspring.testing import run_until_idle
 
 

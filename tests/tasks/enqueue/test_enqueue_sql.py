@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from mainspring import Mainspring
-from mainspring.kernel.visit import shard_of
+from mainspring.ids import shard_of
 from mainspring.testing import run_until_idle
 from visits import queue
 

@@ -15,9 +15,9 @@ import psycopg
 import pytest
 
 from mainspring import Context, Mainspring, RetryPolicy
+from mainspring.ids import token
 from mainspring.kernel.lease.holds import hold_arguments
 from mainspring.kernel.statements import SQL
-from mainspring.kernel.visit import token
 from mainspring.testing import run_until_idle
 
 ONCE = RetryPolicy(attempts=1)

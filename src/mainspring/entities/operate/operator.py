@@ -28,8 +28,8 @@ from mainspring.entities.register import trigger_prefix
 from mainspring.entities.resend import ResendOrder
 from mainspring.entities.statements import SQL
 from mainspring.errors import NotFound, Refused, UnknownStage
+from mainspring.ids import shard_of
 from mainspring.jobs import Operation
-from mainspring.kernel import shard_of
 from mainspring.operate import ParkedPlace, record_order, restart_parked
 from mainspring.phrases import nearest
 

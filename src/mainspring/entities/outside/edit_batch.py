@@ -23,7 +23,7 @@ from mainspring.entities.offers import StageOffer, offer
 from mainspring.entities.save.change import Patcher, changes_of, own_save
 from mainspring.entities.source.rows import Loaded, Patch, Source, Written, stand
 from mainspring.errors import InvalidOutcome, NotFound, SaveRefused, UnreadableEntity
-from mainspring.kernel import shard_of
+from mainspring.ids import shard_of
 from mainspring.shape import shape
 
 _encode = msgspec.json.Encoder().encode

@@ -30,7 +30,8 @@ from mainspring.entities.declare.state import Stored
 from mainspring.entities.offers import StageOffer
 from mainspring.entities.source.rows import LOCAL_PRINTING, Loaded, Source
 from mainspring.entities.statements import SQL
-from mainspring.kernel import Run, Visit, shard_of
+from mainspring.ids import shard_of
+from mainspring.kernel import Run, Visit
 
 log = logging.getLogger("mainspring")
 _decode = msgspec.json.Decoder(dict[str, object]).decode

@@ -21,7 +21,7 @@ from mainspring.db.shared import SharedLine
 from mainspring.db.sql import numbers
 from mainspring.endpoint import REASON_BYTES
 from mainspring.failure_text import clean_text
-from mainspring.kernel.limits.breaker import Count, Key, Tally, has_failed
+from mainspring.kernel.breaker.breaker import Count, Key, Tally, has_failed
 from mainspring.kernel.run.queue import QueueState
 from mainspring.kernel.statements import SQL
 from mainspring.kernel.tuning import DEFAULT, LEASE, Tuning

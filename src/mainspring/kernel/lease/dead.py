@@ -14,8 +14,8 @@ from uuid import UUID
 from mainspring import crash_points
 from mainspring.db.database import Database
 from mainspring.db.session import Session
+from mainspring.ids import token
 from mainspring.kernel.statements import SQL
-from mainspring.kernel.visit import token
 
 log = logging.getLogger("mainspring")
 

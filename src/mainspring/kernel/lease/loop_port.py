@@ -17,7 +17,6 @@ from mainspring.db.sql import Steps
 from mainspring.errors import MixedPool
 from mainspring.kernel.breaker.breaking import Breaking
 from mainspring.kernel.layer import HeldVisit, Layer, NewlyParked
-from mainspring.kernel.limits.turns import Turn
 from mainspring.kernel.owned import Owned
 from mainspring.kernel.read.reader import Reader
 from mainspring.kernel.run.buffer import Buffer
@@ -25,6 +24,7 @@ from mainspring.kernel.run.queue import QueueState
 from mainspring.kernel.run.runner import Runner
 from mainspring.kernel.tuning import LEASE
 from mainspring.kernel.visit import Run, Visit
+from mainspring.limits import Turn
 
 log = logging.getLogger("mainspring")
 

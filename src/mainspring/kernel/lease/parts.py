@@ -11,11 +11,11 @@ import psycopg
 from mainspring import clock
 from mainspring.db.session import Session
 from mainspring.kernel.lease.loop_port import LoopPort
-from mainspring.kernel.limits.bucket import Part, QueueLimits, fair_size, next_part
 from mainspring.kernel.owned import Owned
 from mainspring.kernel.run.queue import QueueState
 from mainspring.kernel.statements import SQL
 from mainspring.kernel.tuning import LEASE
+from mainspring.limits import Part, QueueLimits, fair_size, next_part
 
 
 class Parts:

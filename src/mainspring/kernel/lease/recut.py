@@ -14,12 +14,12 @@ from uuid import UUID
 
 from mainspring import clock, crash_points
 from mainspring.db.sql import as_rows
+from mainspring.ids import token
 from mainspring.kernel.lease.bands import CLOSED, WHOLE, Cut, Piece, band_name, bands_for, planned
 from mainspring.kernel.lease.pool_view import PoolView
 from mainspring.kernel.lease.sharing import Lease
 from mainspring.kernel.statements import SQL
 from mainspring.kernel.tuning import LEASE
-from mainspring.kernel.visit import token
 
 log = logging.getLogger("mainspring")
 

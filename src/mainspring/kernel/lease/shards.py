@@ -17,6 +17,7 @@ from uuid import UUID
 from mainspring import clock, crash_points
 from mainspring.db.session import Session
 from mainspring.errors import MixedPool
+from mainspring.ids import token
 from mainspring.kernel.lease import recut
 from mainspring.kernel.lease.bands import Code, Piece, must_yield, turns_of
 from mainspring.kernel.lease.dead import declare_dead
@@ -36,7 +37,7 @@ from mainspring.kernel.owned import Owned
 from mainspring.kernel.settings import OWN, WorkerSettings
 from mainspring.kernel.statements import SQL
 from mainspring.kernel.tuning import LEASE
-from mainspring.kernel.visit import LAST_KEY, Position, token
+from mainspring.kernel.visit import LAST_KEY, Position
 
 log = logging.getLogger("mainspring")
 

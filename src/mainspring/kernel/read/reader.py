@@ -18,6 +18,7 @@ from uuid import UUID
 from mainspring import clock, crash_points
 from mainspring.db.database import Database
 from mainspring.db.shared import SharedLine
+from mainspring.ids import shard_mask
 from mainspring.kernel.outcome import Done
 from mainspring.kernel.owned import Owned
 from mainspring.kernel.read.intake import Intake, by_level
@@ -25,7 +26,7 @@ from mainspring.kernel.read.orders import UNIT, Ask, Flag, Read, ReadGroups, Res
 from mainspring.kernel.run.buffer import Buffer
 from mainspring.kernel.settings import Prepare, WorkerSettings
 from mainspring.kernel.statements import SQL
-from mainspring.kernel.visit import Run, Visit, instant, shard_mask
+from mainspring.kernel.visit import Run, Visit, instant
 
 # Settings of the reader's connection. A page comes in the order of visit_due: with statistics of an
 # empty table the planner would rather walk the primary key and sort.

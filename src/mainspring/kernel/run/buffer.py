@@ -10,13 +10,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from mainspring.kernel.limits.groups import Groups
-from mainspring.kernel.limits.turns import Turns
 from mainspring.kernel.run.fairness import BACKGROUND_BELOW, Choice, Fairness
 from mainspring.kernel.run.queue import QueueState
 from mainspring.kernel.settings import QueueSettings
 from mainspring.kernel.tuning import DEFAULT, Tuning
 from mainspring.kernel.visit import Run, Visit
+from mainspring.limits import Groups, Turns
 
 
 class Buffer:
@@ -38,9 +37,9 @@ class Buffer:
         }
         # Versions settled since the last read was sent: its page may still show them.
         self.consumed: set[int] = set()
-        self.turns = Turns()
+        self.turns: Turns[Visit] = Turns()
         self._stale: list[Visit] = []
-        self._rated: list[Groups] = []  # those that may have to wait for a time to come
+        self._rated: list[Groups[Visit]] = []  # those that may have to wait for a time to come
         self.fairness = Fairness(self.queues.values(), slots, tuning)
         self.choice = Choice(self.fairness)
 

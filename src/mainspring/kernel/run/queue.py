@@ -21,10 +21,9 @@ from itertools import count
 
 import msgspec
 
-from mainspring.kernel.limits.bucket import Bucket
-from mainspring.kernel.limits.groups import Groups
 from mainspring.kernel.settings import QueueSettings
 from mainspring.kernel.visit import END, PRIORITIES, START, Position, Visit
+from mainspring.limits import Bucket, Groups
 
 _number = count()  # keeps visits of one position apart, in the order they came
 
@@ -176,7 +175,7 @@ class QueueState:
     # Keys of all its visits that this worker has: buffered, running or unsettled. Never read twice.
     known_keys: set[str] = field(default_factory=set)
     policy: str = ""  # JSON, as the database has it
-    groups: Groups = field(default_factory=Groups)
+    groups: Groups[Visit] = field(default_factory=Groups)
     levels: list[Level] = field(default_factory=lambda: [Level() for _ in PRIORITIES])
     one_by_one: bool = False  # each start is weighed anew: it has turns, a share, or no slots
     needs_slot: bool = True  # a run takes one of the worker's slots

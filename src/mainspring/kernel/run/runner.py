@@ -14,7 +14,8 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from mainspring import clock, crash_points
-from mainspring.kernel.limits.breaker import Judge
+from mainspring.ids import Tokens
+from mainspring.kernel.breaker.breaker import Judge
 from mainspring.kernel.outcome import Expired, Outcome
 from mainspring.kernel.owned import Owned
 from mainspring.kernel.retry import outcome_of_error, told_to_end
@@ -25,7 +26,7 @@ from mainspring.kernel.run.hanging import Hanging
 from mainspring.kernel.run.own_slots import OwnSlots
 from mainspring.kernel.run.suspects import Suspects
 from mainspring.kernel.run.suspended import Suspended, running
-from mainspring.kernel.visit import Run, Tokens, Visit
+from mainspring.kernel.visit import Run, Visit
 
 log = logging.getLogger("mainspring")
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from mainspring.db.sql import Steps, rows, words
+from mainspring.ids import new_id, tokens
 from mainspring.kernel import (
     EARLIEST,
     KERNEL_SQL,
@@ -23,8 +24,6 @@ from mainspring.kernel import (
     Verdict,
     in_order,
     lock_steps,
-    new_id,
-    tokens,
 )
 from mainspring.processes.commit.change import TaskChange
 from mainspring.processes.commit.task_input import (

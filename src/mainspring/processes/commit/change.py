@@ -11,7 +11,7 @@ from datetime import datetime
 
 import msgspec
 
-from mainspring.kernel import new_ids
+from mainspring.ids import new_ids
 from mainspring.processes.commit.start import Begin, Parent
 from mainspring.processes.commit.task_input import TaskInput, TaskOptions
 from mainspring.processes.commit.visits import NewVisit

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import msgspec
 
 from mainspring.db.sql import Steps, as_rows, documents, numbers, rows, run, words
-from mainspring.kernel import KERNEL_SQL, Parked, new_id
+from mainspring.ids import new_id
+from mainspring.kernel import KERNEL_SQL, Parked
 from mainspring.processes.commit.batch import CommitBatch, LockedTask, NotSettled, Torn
 from mainspring.processes.commit.change import LEAVE, TaskChange
 from mainspring.processes.commit.task_input import (

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from mainspring.db.sql import Steps, first, rows
 from mainspring.errors import NotFound, Refused
-from mainspring.kernel import new_id
+from mainspring.ids import new_id
 from mainspring.processes.commit.visits import engine_visit, insert_steps
 from mainspring.processes.statements import SQL
 

@@ -13,7 +13,7 @@ import msgspec
 
 from mainspring.db.sql import Steps, first
 from mainspring.errors import IdInUse
-from mainspring.kernel import new_id, new_ids
+from mainspring.ids import new_id, new_ids
 from mainspring.processes.commit.task_input import DEADLINE_AFTER
 from mainspring.processes.commit.visits import (
     NewVisit,

@@ -17,16 +17,8 @@ from uuid import UUID, uuid5
 import msgspec
 
 from mainspring.db.sql import Steps, numbers, rows, run, texts, words
-from mainspring.kernel import (
-    DEFAULT_PRIORITY,
-    KERNEL_SQL,
-    NewlyParked,
-    Visit,
-    new_id,
-    own_queue,
-    shard_of,
-    token,
-)
+from mainspring.ids import new_id, shard_of, token
+from mainspring.kernel import DEFAULT_PRIORITY, KERNEL_SQL, NewlyParked, Visit, own_queue
 
 QUEUE = "mainspring.process"
 _shard_of = lru_cache(20_000)(shard_of)  # a process is asked for at every step

@@ -10,7 +10,7 @@ import msgspec
 from mainspring.db.caller import Caller
 from mainspring.declaring import Seconds
 from mainspring.errors import InvalidKey, NotFound, ProcessFailed
-from mainspring.kernel import new_id
+from mainspring.ids import new_id
 from mainspring.processes.declare.decider_api import Signal
 from mainspring.processes.declare.question import FoundAnswer, ProcessView, Question
 from mainspring.tasks.declare.promise import Failure

@@ -15,7 +15,8 @@ import msgspec
 
 from mainspring.db.database import Connection, Database
 from mainspring.db.tx import Tx
-from mainspring.kernel import KERNEL_SQL, new_id, shard_of
+from mainspring.ids import new_id, shard_of
+from mainspring.kernel import KERNEL_SQL
 from mainspring.operation_kind import ItemResult, OperationPage
 from mainspring.processes.commit.visits import NewVisit, offer_steps
 from mainspring.processes.operate.search import FoundProcess, ProcessFilter, search

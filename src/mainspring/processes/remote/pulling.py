@@ -20,15 +20,8 @@ import msgspec
 
 from mainspring.db.sql import Steps, one, rows, run
 from mainspring.errors import InvalidArguments, InvalidSetting, MainspringError, NotFound
-from mainspring.kernel import (
-    KERNEL_SQL,
-    Expired,
-    QueueSettings,
-    Run,
-    Visit,
-    settle_values,
-    token,
-)
+from mainspring.ids import token
+from mainspring.kernel import KERNEL_SQL, Expired, QueueSettings, Run, Visit, settle_values
 from mainspring.processes.commit.change import TaskChange
 from mainspring.processes.commit.task_input import TaskInput, in_background, read_steps
 from mainspring.processes.commit.visits import is_process_visit, payload_of

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from mainspring.db.sql import Steps
 from mainspring.errors import MainspringError, Refused
-from mainspring.kernel import new_id
+from mainspring.ids import new_id
 from mainspring.processes.commit.batch import NotSettled
 from mainspring.processes.record.decision import Decision
 from mainspring.processes.remote import pulling, settling

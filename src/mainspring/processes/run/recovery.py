@@ -17,6 +17,7 @@ import msgspec
 from mainspring import clock
 from mainspring.db.sql import Steps, rows
 from mainspring.errors import InvalidSetting, WorkTimeout
+from mainspring.ids import new_id
 from mainspring.kernel import (
     KERNEL_SQL,
     HeldVisit,
@@ -27,7 +28,6 @@ from mainspring.kernel import (
     Run,
     WorkerPort,
     judge,
-    new_id,
 )
 from mainspring.processes.commit.change import change_of
 from mainspring.processes.commit.commit import change_steps, settle_steps

@@ -17,7 +17,8 @@ from mainspring.db.database import Connection
 from mainspring.db.sql import Steps, first, rows, run, words
 from mainspring.db.tx import Tx
 from mainspring.errors import NotFound, Refused
-from mainspring.kernel import KERNEL_SQL, new_id
+from mainspring.ids import new_id
+from mainspring.kernel import KERNEL_SQL
 from mainspring.processes.commit.change import TaskChange
 from mainspring.processes.commit.close import TaskEnd, end_steps
 from mainspring.processes.commit.commit import Commit

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from mainspring.db.sql import Steps, as_rows, rows, run
-from mainspring.kernel import new_id
+from mainspring.ids import new_id
 from mainspring.processes.commit.change import NewTask, TaskChange
 from mainspring.processes.commit.close import CaughtPromise, TaskEnd, end_steps
 from mainspring.processes.commit.task_input import decode_options

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from mainspring.kernel import new_ids
+from mainspring.ids import new_ids
 from mainspring.processes.commit.change import NewTask
 from mainspring.processes.commit.task_input import TaskOptions, decode_options
 from mainspring.processes.record.decision import Undo

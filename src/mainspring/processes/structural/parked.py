@@ -13,7 +13,8 @@ from uuid import UUID
 import msgspec
 
 from mainspring.db.sql import Steps, numbers, rows, run, texts, words
-from mainspring.kernel import KERNEL_SQL, tokens
+from mainspring.ids import tokens
+from mainspring.kernel import KERNEL_SQL
 from mainspring.processes.commit.batch import LockedProcess
 from mainspring.processes.commit.change import TaskChange
 from mainspring.processes.commit.visits import queue_of

@@ -14,7 +14,8 @@ import msgspec
 
 from mainspring.db.sql import Steps, rows
 from mainspring.errors import InvalidArguments
-from mainspring.kernel import DEFAULT_PRIORITY, new_id
+from mainspring.ids import new_id
+from mainspring.kernel import DEFAULT_PRIORITY
 from mainspring.processes.commit.visits import QUEUE, NewVisit, engine_visit, offer_steps
 from mainspring.processes.statements import SQL
 

@@ -10,7 +10,7 @@ import msgspec
 
 from mainspring.db.sql import Steps, first, rows, run
 from mainspring.errors import NotFound
-from mainspring.kernel import new_id
+from mainspring.ids import new_id
 from mainspring.phrases import counted
 from mainspring.processes.commit.task_input import DEADLINE_AFTER, decode_options
 from mainspring.processes.commit.visits import insert_steps

@@ -18,7 +18,8 @@ import msgspec
 from mainspring.db.database import Connection, Database
 from mainspring.db.tx import Tx
 from mainspring.errors import InvalidSetting
-from mainspring.kernel import Offer, offer_visits, token, tokens
+from mainspring.ids import token, tokens
+from mainspring.kernel import Offer, offer_visits
 from mainspring.reactive.declare.params import check_made, make
 from mainspring.reactive.declare.task import ReactiveTask, release_fingerprint
 from mainspring.reactive.model import codec

@@ -16,16 +16,8 @@ import msgspec
 
 from mainspring.db.database import Connection, Database
 from mainspring.db.tx import Tx
-from mainspring.kernel import (
-    Cancelled,
-    Failed,
-    Offer,
-    RetryPolicy,
-    Run,
-    Verdict,
-    offer_visits,
-    token,
-)
+from mainspring.ids import token
+from mainspring.kernel import Cancelled, Failed, Offer, RetryPolicy, Run, Verdict, offer_visits
 from mainspring.reactive.declare.advance import advance_values
 from mainspring.reactive.declare.task import BACKOFF
 from mainspring.reactive.model.values import AnyParam, Product, Raw, Value, dump_value

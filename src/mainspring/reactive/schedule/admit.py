@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from mainspring.db.database import Connection
 from mainspring.db.tx import Tx
-from mainspring.kernel import Again, Done, Outcome, new_ids, token
+from mainspring.ids import new_ids, token
+from mainspring.kernel import Again, Done, Outcome
 from mainspring.reactive.decide.decide import facts_of
 from mainspring.reactive.decide.evaluate import evaluate
 from mainspring.reactive.queues import Offered, nobody, run_queue

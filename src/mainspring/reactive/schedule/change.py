@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from mainspring.db.database import Database
 from mainspring.db.tx import Tx
-from mainspring.kernel import Again, Done, Offer, Outcome, offer_visits, token
+from mainspring.ids import token
+from mainspring.kernel import Again, Done, Offer, Outcome, offer_visits
 from mainspring.reactive.queues import CHECK, FIRST, Offered, nobody
 from mainspring.reactive.schedule.check import Check, TaskRow, read_tasks
 from mainspring.reactive.statements import SQL

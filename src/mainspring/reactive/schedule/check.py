@@ -18,7 +18,8 @@ import msgspec
 
 from mainspring.db.tx import Tx
 from mainspring.errors import UnknownFormat
-from mainspring.kernel import Again, Done, Outcome, new_ids, token, tokens
+from mainspring.ids import new_ids, token, tokens
+from mainspring.kernel import Again, Done, Outcome
 from mainspring.reactive.decide.decide import (
     Current,
     Definition,

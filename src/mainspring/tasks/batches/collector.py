@@ -20,7 +20,8 @@ from functools import partial
 
 from mainspring import clock
 from mainspring.errors import InvalidTask, RetryAfter
-from mainspring.kernel import DONE, Done, Outcome, QueueSettings, Run, token
+from mainspring.ids import token
+from mainspring.kernel import DONE, Done, Outcome, QueueSettings, Run
 from mainspring.tasks.declare.batch import ITEM, BatchFunction
 from mainspring.tasks.declare.task import Task
 from mainspring.tasks.run.connections import Connections

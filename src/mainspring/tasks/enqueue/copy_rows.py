@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Generic, TypeAlias, TypeVar
 
-from mainspring.kernel import rising_ids, shards_of, tokens
+from mainspring.ids import rising_ids, shards_of, tokens
 from mainspring.tasks.declare.handle import CallLookup, Handle
 from mainspring.tasks.declare.options import CallOptions
 from mainspring.tasks.declare.task import Call, Task, priority_of, warn_if_large

@@ -17,14 +17,8 @@ from mainspring.db.sql import Steps, first, one, run
 from mainspring.db.tx import AsyncpgTx, PsycopgTx, SyncTx
 from mainspring.hooks.enqueueing import Enqueueing
 from mainspring.hooks.registry import Hooks
-from mainspring.kernel import (
-    KERNEL_SQL,
-    copy_visits,
-    new_ids,
-    new_visit,
-    shard_of,
-    tokens,
-)
+from mainspring.ids import new_ids, new_visit, shard_of, tokens
+from mainspring.kernel import KERNEL_SQL, copy_visits
 from mainspring.tasks.declare.handle import CallLookup, CallState, Handle
 from mainspring.tasks.declare.options import CallOptions
 from mainspring.tasks.declare.progress import HowFar

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.kernel.limits.bucket import Bucket, Part, next_rate, next_size
+from mainspring.limits import Bucket, Part
+from mainspring.limits.parts import next_rate, next_size
 
 
 class TestBucket:

@@ -11,13 +11,14 @@ import heapq
 import math
 from bisect import insort
 from collections.abc import Callable, Iterator
+from typing import Generic
 
-from mainspring.kernel.limits.bucket import Bucket
-from mainspring.kernel.tuning import DEFAULT, Tuning
-from mainspring.kernel.visit import Position, Visit
+from mainspring.limits.bucket import Bucket
+from mainspring.limits.tuning import DEFAULT, LimitTuning
+from mainspring.limits.waiting import Position, V, urgency
 
 
-class Group:
+class Group(Generic[V]):
     """One group: what runs, what waits here, and whether the database has more of it."""
 
     __slots__ = ("alarm_at", "behind", "bucket", "kept", "left_from", "name", "running", "shard")
@@ -26,7 +27,7 @@ class Group:
         self.name = name
         self.shard = shard
         self.running = 0
-        self.kept: list[Visit] = []  # by priority, then oldest first
+        self.kept: list[V] = []  # by priority, then oldest first
         self.behind = False  # visits of it were left in the database
         # The first of those: what comes after it waits its turn there, too.
         self.left_from: tuple[int, Position] | None = None
@@ -38,14 +39,10 @@ class Group:
         return not (self.running or self.kept or self.behind)
 
 
-def _order(visit: Visit) -> tuple[int, Position]:
-    return (-visit.priority, visit.position)
-
-
-class Groups:
+class Groups(Generic[V]):
     """The groups of one queue."""
 
-    def __init__(self, tuning: Tuning = DEFAULT) -> None:
+    def __init__(self, tuning: LimitTuning = DEFAULT) -> None:
         self._tuning = tuning
         self.concurrency: int | None = None
         self.rate: float | None = None
@@ -55,18 +52,18 @@ class Groups:
         self._rated_since = 0.0
         # Runs of other workers that hold visits of a group in my shards, as of the last beat.
         self.foreign: dict[str, int] = {}
-        self.by_name: dict[str, Group] = {}
+        self.by_name: dict[str, Group[V]] = {}
         self._alarms: list[tuple[float, str]] = []  # when a group's bucket has its next token
         # Groups whose breaker is not closed: when one may be tried, and how many at once then.
         self.shut: dict[str, tuple[float, int]] = {}
         # Nothing of these starts until their breaker's state was read so often; see breaker/.
         self.halted: dict[str, float] = {}
-        self._dropped: list[Visit] = []  # kept no longer: an earlier one took the place
+        self._dropped: list[V] = []  # kept no longer: an earlier one took the place
 
     def __len__(self) -> int:
         return len(self.by_name)
 
-    def __iter__(self) -> Iterator[Group]:
+    def __iter__(self) -> Iterator[Group[V]]:
         return iter(list(self.by_name.values()))
 
     @property
@@ -105,13 +102,13 @@ class Groups:
         changed, self.foreign = foreign != self.foreign, foreign
         return changed
 
-    def admit(self, visit: Visit, now: float) -> str:
+    def admit(self, visit: V, now: float) -> str:
         """Whether a visit may start: 'started' (and counted), 'kept' here, or 'left' in the database."""
         assert visit.group is not None
         group = self.by_name.get(visit.group)
         if group is None:
             group = self.by_name[visit.group] = Group(visit.group, visit.shard)
-        if group.behind and group.left_from is not None and _order(visit) > group.left_from:
+        if group.behind and group.left_from is not None and urgency(visit) > group.left_from:
             return "left"
         if self._ready_at(group, now) > now:
             return self._keep(group, visit)
@@ -122,7 +119,7 @@ class Groups:
         group.running += 1
         return "started"
 
-    def _ready_at(self, group: Group, now: float) -> float:
+    def _ready_at(self, group: Group[V], now: float) -> float:
         if self.shut or self.halted:
             may_at = self._may_at(group, now)
             if may_at > now:
@@ -142,7 +139,7 @@ class Groups:
             self._set_alarm(group, ready_at)
         return ready_at
 
-    def _may_at(self, group: Group, now: float) -> float:
+    def _may_at(self, group: Group[V], now: float) -> float:
         """When its breaker lets one more run start."""
         if group.name in self.halted:
             return math.inf
@@ -153,24 +150,24 @@ class Groups:
         taken = group.running + self.foreign.get(group.name, 0)
         return math.inf if most and taken >= most else now
 
-    def _set_alarm(self, group: Group, at: float) -> None:
+    def _set_alarm(self, group: Group[V], at: float) -> None:
         """One a group: each try that comes too early would else add one, and each of them try again."""
         if at < group.alarm_at:
             group.alarm_at = at
             heapq.heappush(self._alarms, (at, group.name))
 
-    def _keep(self, group: Group, visit: Visit) -> str:
+    def _keep(self, group: Group[V], visit: V) -> str:
         """The first ones are kept, so that whatever is left in the database comes after them: one
         that was kept, tried too early and was left would make all others wait behind it."""
         if not (group.behind and group.left_from is None):
-            insort(group.kept, visit, key=_order)
+            insort(group.kept, visit, key=urgency)
             if len(group.kept) <= self.keeps:
                 return "kept"
             last = group.kept.pop()
         else:
             last = visit  # all of it is read anew
         group.behind = True
-        order = _order(last)
+        order = urgency(last)
         if group.left_from is None or order < group.left_from:
             group.left_from = order
         if last is visit:
@@ -178,19 +175,19 @@ class Groups:
         self._dropped.append(last)
         return "kept"
 
-    def take_dropped(self) -> list[Visit]:
+    def take_dropped(self) -> list[V]:
         """Visits that were kept and are left in the database now."""
         dropped, self._dropped = self._dropped, []
         return dropped
 
-    def ended(self, visit: Visit) -> list[Visit]:
+    def ended(self, visit: V) -> list[V]:
         """A run has ended; answers the visits that may try now."""
         assert visit.group is not None
         group = self.by_name[visit.group]
         group.running -= 1
         return self.release(group)
 
-    def release(self, group: Group) -> list[Visit]:
+    def release(self, group: Group[V]) -> list[V]:
         """As many kept visits as there may be room for; one too many is kept anew."""
         if self.concurrency is not None:
             room = self.concurrency - group.running - self.foreign.get(group.name, 0)
@@ -202,7 +199,7 @@ class Groups:
             self._forget(group)
         return freed
 
-    def _forget(self, group: Group) -> None:
+    def _forget(self, group: Group[V]) -> None:
         """Drop an idle group, but not while its bucket is filling: a new one would begin full. One that was
         busy a moment ago is kept, for its next run is often near."""
         full_at = group.bucket.full_at() if group.bucket is not None else -math.inf
@@ -215,9 +212,9 @@ class Groups:
         """When the next bucket has a token."""
         return self._alarms[0][0] if self._alarms else math.inf
 
-    def release_rated(self, now: float) -> list[Visit]:
+    def release_rated(self, now: float) -> list[V]:
         """Visits of groups whose rate allows a start by now."""
-        freed: list[Visit] = []
+        freed: list[V] = []
         while self._alarms and self._alarms[0][0] <= now:
             at, name = heapq.heappop(self._alarms)
             group = self.by_name.get(name)
@@ -247,7 +244,7 @@ class Groups:
         """Groups whose visits the reads of levels pass over."""
         return [group.name for group in self.by_name.values() if group.behind]
 
-    def stale(self, name: str) -> list[Visit]:
+    def stale(self, name: str) -> list[V]:
         """What is kept here is too old: answers it, to be forgotten; the group is read anew."""
         group = self.by_name.get(name)
         if group is None:
@@ -261,15 +258,15 @@ class Groups:
         group = self.by_name.get(name)
         return group is not None and group.behind
 
-    def refill(self, name: str, visits: list[Visit], *, more: bool) -> list[Visit]:
+    def refill(self, name: str, visits: list[V], *, more: bool) -> list[V]:
         """What a read of the group brought; answers the visits that may try now."""
         group = self.by_name.get(name)
         if group is None:
             return visits
         group.behind = more
-        group.left_from = max(map(_order, visits), default=None) if more else None
+        group.left_from = max(map(urgency, visits), default=None) if more else None
         for visit in visits:
-            insort(group.kept, visit, key=_order)
+            insort(group.kept, visit, key=urgency)
         return self.release(group)
 
     def own(self, shards: frozenset[int], now: float) -> None:
@@ -280,7 +277,7 @@ class Groups:
             if group.shard not in known:
                 group.bucket = None
 
-    def sift(self, keep: Callable[[list[Visit]], list[Visit]], shards: frozenset[int]) -> None:
+    def sift(self, keep: Callable[[list[V]], list[V]], shards: frozenset[int]) -> None:
         """Forget kept visits that are not wanted, and what groups of other shards left behind."""
         for group in self:
             group.kept = keep(group.kept)

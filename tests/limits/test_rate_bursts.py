@@ -12,8 +12,7 @@ from mainspring import Mainspring
 from mainspring.db.database import Database
 from mainspring.errors import InvalidSetting
 from mainspring.kernel.lease.dead import declare_ended
-from mainspring.kernel.limits.bucket import Bucket, QueueLimits
-from mainspring.kernel.limits.groups import Groups
+from mainspring.limits import Bucket, Groups, QueueLimits
 from mainspring.testing import wait_until
 from visits import Visits, queue
 from workers import Gauge, working
