@@ -59,11 +59,13 @@ LOAD = (
       end loop; end $$""",
     """insert into mainspring.queue (name, pool)
     select 'q' || to_char(n, 'FM0000'), 'default' from generate_series(1, %(queues)s) n""",
-    """insert into mainspring.visit (shard, key, queue, id, grp, priority, due_at, version, attempt, parked_at, error, payload)
+    """insert into mainspring.visit (shard, key, queue, id, grp, priority, due_at, version, attempt, parked_at, error, error_type, fingerprint, payload)
     select mainspring.shard(coalesce(g.grp, 'v' || n), 1024), 'v' || n, 'q' || to_char(n %% 200 + 1, 'FM0000'), gen_random_uuid(),
       g.grp, (n %% 3 + 4)::smallint, now() - make_interval(secs => n * 0.001) + make_interval(days => case when n %% 5 = 0 then 40 else 0 end), n, 0,
       case when n %% 10 = 3 then now() - make_interval(secs => n) end,
       case when n %% 10 = 3 then (array['ValueError','KeyError','TimeoutError'])[n %% 3 + 1] || ': row ' || n || repeat(' of a long text', 20) end,
+      case when n %% 10 = 3 then (array['ValueError','KeyError','TimeoutError'])[n %% 3 + 1] end,
+      case when n %% 10 = 3 then left(md5('q' || n %% 200 || n %% 3), 16) end,
       jsonb_build_object('order', n, 'text', repeat('x', 100))
     from generate_series(1, %(visits)s) n
     cross join lateral (select case when n %% 4 = 0 then 'g' || (n %% 997) end as grp) g""",

@@ -8,7 +8,9 @@ values) lose what they quote.
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import thread
@@ -149,3 +151,33 @@ def clean_text(text: str, most: int) -> str:
     if len(raw) <= most:
         return raw.decode()
     return raw[: most - 40].decode("utf-8", "ignore") + f"... ({len(raw)} bytes in all)"
+
+
+# -- failures that are alike
+
+_VARYING = re.compile(
+    r"""'[^']*'|"[^"]*"            # quoted values
+    |\b[0-9a-f]{8}-[0-9a-f-]{27}\b # uuids
+    |\b0x[0-9a-fA-F]+\b|\b[0-9a-f]{16,}\b
+    |\d+(?:[.,:]\d+)*              # numbers, times, versions
+    """,
+    re.VERBOSE,
+)
+_FRAME = re.compile(r'File "([^"]*)", line \d+, in (\S+)')
+
+
+def normalise(message: str) -> str:
+    """A message's first line without what differs from case to case."""
+    first = message.strip().split("\n", 1)[0]
+    return _VARYING.sub("*", first)[:200]
+
+
+def fingerprint_of(name: str, kind: str, message: str, trace: str | None = None) -> str:
+    """Equal for failures that are alike: of whom, type, message without its values, last frame.
+
+    A text of a failure has its frames below its message.
+    """
+    frames = _FRAME.findall(message if trace is None else trace)
+    place = f"{frames[-1][0].rsplit('/', 1)[-1]}:{frames[-1][1]}" if frames else ""
+    parts = "\x1f".join((name, kind, normalise(message), place))
+    return hashlib.sha256(parts.encode("utf-8", "replace")).hexdigest()[:16]

@@ -42,6 +42,7 @@ from mainspring.operate.breakers import OpenBreaker
 from mainspring.operate.doctor import Finding
 from mainspring.operate.history import HistoryFilter, HistoryPosition, PastRun
 from mainspring.operate.parked import (
+    MOST_GROUPS,
     ParkedFilter,
     ParkedGroup,
     ParkedPlace,
@@ -235,9 +236,11 @@ class Operator:
             parked.list_parked, wanted or ParkedFilter(), limit=limit, before=before
         )
 
-    async def parked_groups(self, wanted: ParkedFilter | None = None) -> list[ParkedGroup]:
+    async def parked_groups(
+        self, wanted: ParkedFilter | None = None, *, limit: int = MOST_GROUPS
+    ) -> list[ParkedGroup]:
         """Parked visits counted by queue and type of error."""
-        return await self._ask(parked.group_parked, wanted or ParkedFilter())
+        return await self._ask(parked.group_parked, wanted or ParkedFilter(), limit=limit)
 
     async def count_parked(self, wanted: ParkedFilter | None = None) -> int:
         """How many are parked."""
@@ -287,14 +290,16 @@ class Operator:
     ) -> Operation:
         """Restart all that fit, as an operation."""
         order = RestartParkedOrder(wanted, fresh_ids=fresh_ids)
-        return await self.start("restart_parked", order, source=source, dry_run=dry_run)
+        kind = "restart_alike" if wanted.fingerprint else "restart_parked"
+        return await self.start(kind, order, source=source, dry_run=dry_run)
 
     async def delete_parked(
         self, wanted: ParkedFilter, *, source: str, dry_run: bool = False
     ) -> Operation:
         """Delete all that fit, as an operation."""
         order = DeleteOrder(wanted)
-        return await self.start("delete_parked", order, source=source, dry_run=dry_run)
+        kind = "delete_alike" if wanted.fingerprint else "delete_parked"
+        return await self.start(kind, order, source=source, dry_run=dry_run)
 
     # -- history
 

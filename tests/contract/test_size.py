@@ -160,6 +160,18 @@ async def test_parked_visits_are_read_in_the_order_of_their_index(
     assert "Bitmap" not in plan
 
 
+@pytest.mark.parametrize("name", ["group_parked", "count_parked"])
+def test_parked_visits_are_counted_by_an_index_alone(url: str, name: str) -> None:
+    """A hundred thousand rows would be read otherwise, errors and all."""
+    values = dict.fromkeys(SQL[name].names) | {"most": 50}
+    with psycopg.connect(url) as connection:
+        connection.execute(SQL["ride_indexes"].text)
+        rows = connection.execute(f"explain {SQL[name].text}", values).fetchall()
+    plan = "\n".join(line for (line,) in rows)
+    assert "Index Only Scan using visit_alike" in plan
+    assert not re.search("Seq|Bitmap|visit_parked", plan)
+
+
 async def test_doctor_says_how_much_it_looked_at(
     app: Mainspring, monkeypatch: pytest.MonkeyPatch
 ) -> None:

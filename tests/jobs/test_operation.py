@@ -69,6 +69,16 @@ async def test_parked_visits_are_restarted_by_filter_page_by_page(parked, app, s
     assert live(parked, "parked_at is null and attempt = 0") == 7
 
 
+async def test_those_alike_are_restarted_and_no_others(parked, app):
+    """By a kind of operation that a worker of the release before does not know: it would take all."""
+    parked.query("update mainspring.visit set fingerprint = 'f' where key in ('k1', 'k2')")
+    begun = await app.operator.restart_parked(ParkedFilter(fingerprint="f"), source="ann")
+    await run_until_idle(app)
+    ended = await app.operator.operation(begun.id)
+    assert (ended.kind, ended.state, ended.done) == ("restart_alike", "done", 2)
+    assert live(parked, "parked_at is null") == 2
+
+
 async def test_a_dry_run_counts_and_writes_nothing(parked, app):
     tried = await app.operator.delete_parked(ParkedFilter(), source="ann", dry_run=True)
 

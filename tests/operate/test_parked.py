@@ -74,11 +74,50 @@ async def test_pages_of_parked_visits_join_without_gap_or_repeat(visits, me, app
 async def test_parked_visits_are_counted_by_queue_and_error(visits, me, app):
     park(visits, me, "a", "b")
     park(visits, me, "c", error="the worker that ran it died (3 of 3): x")
-    visits.change("c", crashes=3)
+    visits.change("c", crashes=3, error_type=None, fingerprint=None)
 
     groups = await app.operator.parked_groups()
 
     assert [(g.error_type, g.count) for g in groups] == [("ValueError", 2), ("WorkerDied", 1)]
+
+
+async def test_errors_that_differ_by_their_values_alone_are_one_group(visits, me, app):
+    """P10 for tasks: grouped by type, text without its values, and place."""
+    park(
+        visits, me, "a", error='ValueError: order 17 is void\n  File "/x/pay.py", line 7, in charge'
+    )
+    park(
+        visits,
+        me,
+        "b",
+        error='ValueError: order 4711 is void\n  File "/y/pay.py", line 9, in charge',
+    )
+    park(
+        visits, me, "c", error='ValueError: order 3 is late\n  File "/x/pay.py", line 7, in charge'
+    )
+    alike, other = await app.operator.parked_groups()
+    assert (alike.count, other.count, other.error_type) == (2, 1, "ValueError")
+    assert alike.example is not None
+    assert "order 4711 is void" in alike.example  # the last one
+    wanted = ParkedFilter(fingerprint=alike.fingerprint)
+    assert await app.operator.count_parked(wanted) == 2
+    assert [v.key for v in await app.operator.parked(wanted)] == ["b", "a"]
+    (found,) = await app.operator.parked_groups(ParkedFilter(error="VOID"))
+    assert (found.count, found.fingerprint) == (2, alike.fingerprint)
+
+
+async def test_what_a_worker_of_the_release_before_has_parked_is_counted_by_its_text(
+    visits, me, app
+):
+    """It writes no type, and finds none of an earlier time: a restart has cleared it."""
+    park(visits, me, "a", error="OSError: gone")
+    await app.operator.restart(QUEUE, "a")
+    assert visits.row("a")["error_type"] is visits.row("a")["fingerprint"] is None
+    visits.query("update mainspring.visit set parked_at = mainspring.now(), error = 'KeyError: 7'")
+    (group,) = await app.operator.parked_groups()
+    assert (group.error_type, group.fingerprint, group.example) == ("KeyError", None, "KeyError: 7")
+    assert await app.operator.count_parked(ParkedFilter(error_type="KeyError")) == 1
+    assert await app.operator.count_parked(ParkedFilter(error_type="OSError")) == 0
 
 
 async def test_a_restarted_visit_is_due_at_once_with_its_id_and_a_clean_slate(visits, me, app):

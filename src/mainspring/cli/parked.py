@@ -22,6 +22,10 @@ group = typer.Typer(
 Key = Annotated[str | None, typer.Option("--key", help="This one only.")]
 Error = Annotated[str | None, typer.Option("--error", help="Whose error has this text.")]
 ErrorType = Annotated[str | None, typer.Option("--error-type", help="Whose error is of this type.")]
+Alike = Annotated[
+    str | None,
+    typer.Option("--fingerprint", help="Whose errors are alike: as `groups` names them."),
+]
 All = Annotated[bool, typer.Option("--all", help="Really all of them.")]
 
 
@@ -32,6 +36,7 @@ def list_parked(
     group_name: options.Group = None,
     error: Error = None,
     error_type: ErrorType = None,
+    fingerprint: Alike = None,
     since: options.Since = None,
     until: options.Until = None,
     limit: options.Limit = 50,
@@ -42,7 +47,9 @@ def list_parked(
     """Parked visits, newest first."""
 
     async def question(operator: Operator) -> list[ParkedVisit]:
-        wanted = await _wanted(operator, queue, key, group_name, error, error_type, since, until)
+        wanted = await _wanted(
+            operator, queue, key, group_name, error, error_type, fingerprint, since, until
+        )
         return await options.found_in(operator, queue, await operator.parked(wanted, limit=limit))
 
     found = show.keys_apart(ask(question, url, app))
@@ -66,7 +73,7 @@ def groups(
     app: options.App = None,
     json: options.Json = False,
 ) -> None:
-    """Parked visits counted by queue and type of error."""
+    """Parked visits counted by queue and what is alike: type of error, text without its values, place."""
 
     async def question(operator: Operator) -> list[ParkedGroup]:
         found = await operator.parked_groups(ParkedFilter(queue=queue))
@@ -77,8 +84,11 @@ def groups(
         show.as_json(found)
         return
     show.print_table(
-        ("queue", "error", "count", "first", "last", "example"),
-        ((g.queue, g.error_type, g.count, g.first_at, g.last_at, _message(g)) for g in found),
+        ("queue", "error", "count", "first", "last", "fingerprint", "example"),
+        (
+            (g.queue, g.error_type, g.count, g.first_at, g.last_at, g.fingerprint, _message(g))
+            for g in found
+        ),
         empty="nothing is parked",
     )
 
@@ -95,6 +105,7 @@ def restart(
     group_name: options.Group = None,
     error: Error = None,
     error_type: ErrorType = None,
+    fingerprint: Alike = None,
     since: options.Since = None,
     until: options.Until = None,
     everything: All = False,
@@ -107,7 +118,9 @@ def restart(
     """Restart parked visits: one (--queue and --key) at once, several as an operation."""
 
     async def order(operator: Operator) -> Operation | None:
-        wanted = await _wanted(operator, queue, key, group_name, error, error_type, since, until)
+        wanted = await _wanted(
+            operator, queue, key, group_name, error, error_type, fingerprint, since, until
+        )
         _refuse_all(wanted, everything)
         await options.found_in(operator, queue, await operator.parked(wanted, limit=1))
         if queue and key and not dry_run:
@@ -127,6 +140,7 @@ def delete(
     group_name: options.Group = None,
     error: Error = None,
     error_type: ErrorType = None,
+    fingerprint: Alike = None,
     since: options.Since = None,
     until: options.Until = None,
     everything: All = False,
@@ -138,7 +152,9 @@ def delete(
     """Delete parked visits; history keeps them as cancelled."""
 
     async def order(operator: Operator) -> Operation | None:
-        wanted = await _wanted(operator, queue, key, group_name, error, error_type, since, until)
+        wanted = await _wanted(
+            operator, queue, key, group_name, error, error_type, fingerprint, since, until
+        )
         _refuse_all(wanted, everything)
         await options.found_in(operator, queue, await operator.parked(wanted, limit=1))
         if queue and key and not dry_run:
@@ -161,6 +177,7 @@ async def _wanted(
     group_name: str | None,
     error: str | None,
     error_type: str | None,
+    fingerprint: str | None,
     since: str | None,
     until: str | None,
 ) -> ParkedFilter:
@@ -170,6 +187,7 @@ async def _wanted(
         group=group_name,
         error=error,
         error_type=error_type,
+        fingerprint=fingerprint,
         since=await options.moment(operator, "since", since),
         until=await options.moment(operator, "until", until),
     )

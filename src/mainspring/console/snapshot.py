@@ -25,6 +25,8 @@ FRESH_SECONDS = 1.0
 # What takes longer to find out, and changes seldom.
 SLOW_SECONDS = 15.0
 KEPT = 90
+# Nobody looks through more groups of parked visits than that; the largest come first.
+MOST_GROUPS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +39,7 @@ class Glance:
     operations: list[Operation]
     missed: list[TaskState]
     findings: list[Finding]
-
-    @property
-    def parked_count(self) -> int:
-        return sum(group.count for group in self.parked)
+    parked_count: int
 
 
 class Snapshot:
@@ -77,13 +76,19 @@ class Snapshot:
         if time.monotonic() - self._examined > SLOW_SECONDS:
             self._findings = await operator.doctor()
             self._examined = time.monotonic()
+        parked = await operator.parked_groups(limit=MOST_GROUPS)
+        if len(parked) < MOST_GROUPS:
+            parked_count = sum(group.count for group in parked)
+        else:
+            parked_count = await operator.count_parked()
         sight = Glance(
             status.at,
             status,
-            await operator.parked_groups(),
+            parked,
             await operator.operations(limit=10),
             await self._app.reactive.tasks(missed_only=True),
             self._findings,
+            parked_count,
         )
         self.looks += 1
         self.rates.append(status.per_second)

@@ -168,21 +168,23 @@ def _encoded(position: ParkedPosition | HistoryPosition) -> str:
     return msgspec.json.encode(position).decode()
 
 
+RESTART = OperationKind(
+    "restart_parked", RestartParkedOrder, _freeze_parked, _count_parked, _page_parked, _restart
+)
+DELETE = OperationKind(
+    "delete_parked", DeleteOrder, _freeze_parked, _count_parked, _page_parked, _delete
+)
+
 # By name. Layers above add their own before a worker starts.
 OPERATIONS: dict[str, OperationKind] = {
     kind.name: kind
     for kind in (
-        OperationKind(
-            "restart_parked",
-            RestartParkedOrder,
-            _freeze_parked,
-            _count_parked,
-            _page_parked,
-            _restart,
-        ),
-        OperationKind(
-            "delete_parked", DeleteOrder, _freeze_parked, _count_parked, _page_parked, _delete
-        ),
+        RESTART,
+        DELETE,
+        # Of those that are alike: a worker of the release before, which does not know that condition and
+        # would pass it over, does not know these either.
+        replace(RESTART, name="restart_alike"),
+        replace(DELETE, name="delete_alike"),
         OperationKind("put_back", PutBackOrder, _freeze_past, _count_past, _page_past, _put_back),
         task_orders.CANCEL,
         task_orders.RUN_NOW,

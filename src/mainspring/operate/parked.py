@@ -21,11 +21,14 @@ from mainspring.kernel import KERNEL_SQL, check_page, decoded
 from mainspring.operate.keys import stored_keys
 from mainspring.operate.statements import SQL
 
+# Errors of which no two are alike are groups of one: nobody reads more of them.
+MOST_GROUPS = 500
+
 
 @dataclass(frozen=True, slots=True)
 class ParkedFilter:
     """Which parked visits. `key` is an id or the key within `group`; `error` is a part of the error's
-    text, in any case."""
+    text, in any case; `fingerprint` is that of a group."""
 
     queue: str | None = None
     key: str | None = None
@@ -34,6 +37,7 @@ class ParkedFilter:
     error_type: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    fingerprint: str | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -68,6 +72,7 @@ class ParkedVisit:
     error: str | None
     payload: Any
     created_at: datetime
+    fingerprint: str | None = None
 
     @property
     def position(self) -> ParkedPosition:
@@ -76,7 +81,7 @@ class ParkedVisit:
 
 @dataclass(frozen=True, slots=True)
 class ParkedGroup:
-    """Parked visits of one queue that failed alike."""
+    """Parked visits of one queue that failed alike. `fingerprint`: None where their workers died."""
 
     queue: str
     error_type: str
@@ -84,6 +89,7 @@ class ParkedGroup:
     first_at: datetime
     last_at: datetime
     example: str | None
+    fingerprint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,17 +168,32 @@ def _values(wanted: ParkedFilter) -> dict[str, object]:
         "error_type": wanted.error_type,
         "since": wanted.since,
         "until": wanted.until,
+        "fingerprint": wanted.fingerprint,
     }
 
 
-async def group_parked(database: Database, tx: Tx, wanted: ParkedFilter) -> list[ParkedGroup]:
-    """Parked visits counted by queue and type of error, the most first."""
-    return await tx.rows(SQL["group_parked"], ParkedGroup, **_values(wanted))
+async def group_parked(
+    database: Database, tx: Tx, wanted: ParkedFilter, *, limit: int = MOST_GROUPS
+) -> list[ParkedGroup]:
+    """Parked visits counted by queue and what is alike, the most first."""
+    values = {**_values(wanted), "most": check_page(limit)}
+    if _is_of_texts(wanted):
+        return await tx.rows(SQL["group_parked_rows"], ParkedGroup, **values)
+    await tx.run(SQL["ride_indexes"])
+    del values["keys"], values["grp"], values["error"]
+    return await tx.rows(SQL["group_parked"], ParkedGroup, **values)
 
 
 async def count_parked(database: Database, tx: Tx, wanted: ParkedFilter) -> int:
     """How many parked visits there are."""
-    return sum(group.count for group in await group_parked(database, tx, wanted))
+    if not _is_of_texts(wanted):
+        await tx.run(SQL["ride_indexes"])
+    return await tx.one(SQL["count_parked"], int, **_values(wanted))
+
+
+def _is_of_texts(wanted: ParkedFilter) -> bool:
+    """Whether it has a condition on what visit_alike has not."""
+    return bool(wanted.key or wanted.group or wanted.error)
 
 
 async def restart_parked(

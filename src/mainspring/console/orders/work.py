@@ -136,6 +136,7 @@ def _parked(form: Form) -> ParkedFilter:
         group=form.get("group"),
         error=form.get("error"),
         error_type=form.get("error_type"),
+        fingerprint=form.get("fingerprint"),
     )
 
 
@@ -146,7 +147,7 @@ async def _restart_parked(look: Visitor, form: Form) -> Page:
     )
     if not is_tried:
         raise begun(done)
-    facts = shown(form, "queue", "key", "group", "error", "error_type")
+    facts = shown(form, "queue", "key", "group", "error", "error_type", "fingerprint")
     return Plan(
         *("operations.restart_parked", "Restart", "parked visits", done.total or 0, form, facts),
         name=form.get("queue", "all"),
@@ -161,7 +162,7 @@ async def _delete_parked(look: Visitor, form: Form) -> Page:
     )
     if not is_tried:
         raise begun(done)
-    facts = shown(form, "queue", "key", "group", "error", "error_type")
+    facts = shown(form, "queue", "key", "group", "error", "error_type", "fingerprint")
     return Plan(
         *("operations.delete_parked", "Delete", "parked visits", done.total or 0, form, facts),
         name=form.get("queue", "all"),

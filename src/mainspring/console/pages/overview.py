@@ -50,13 +50,18 @@ async def page(look: Visitor) -> Page:
 def needs(sight: Glance) -> list[Matter]:
     """What a person has to look at, the worst first."""
     found: list[Matter] = []
-    for group in sorted(sight.parked, key=lambda group: -group.count):
+    for group in sight.parked[:MOST_NEEDS]:
         found.append(
             Matter(
                 "parked",
                 f"{counted(group.count, 'visit')} of {group.queue} parked: {group.error_type}",
                 f"{first_line(group.example, 120)}; last {ago(group.last_at, sight.at)}",
-                link("/parked/group", queue=group.queue, error_type=group.error_type),
+                link(
+                    "/parked/group",
+                    queue=group.queue,
+                    error_type=group.error_type,
+                    fingerprint=group.fingerprint,
+                ),
                 f"Look at {number(group.count)}",
             )
         )

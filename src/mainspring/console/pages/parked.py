@@ -6,6 +6,7 @@ from datetime import datetime
 from shlex import quote
 
 from mainspring.console.look import PAGE, Crumb, Page, Visitor
+from mainspring.console.snapshot import MOST_GROUPS
 from mainspring.errors import InvalidSetting
 from mainspring.operate.parked import ParkedFilter, ParkedPosition
 
@@ -13,7 +14,7 @@ from mainspring.operate.parked import ParkedFilter, ParkedPosition
 async def groups(look: Visitor) -> Page:
     """All groups, the largest first. Drawn from the snapshot alone."""
     sight = await look.sight()
-    values = {"groups": sorted(sight.parked, key=lambda group: -group.count)}
+    values = {"groups": sight.parked, "total": sight.parked_count, "most": MOST_GROUPS}
     return Page("parked.html", "Parked", values, command="mainspring parked groups", live="glance")
 
 
@@ -25,6 +26,7 @@ async def members(look: Visitor) -> Page:
         error=look.text("error"),
         key=look.text("key"),
         group=look.text("group"),
+        fingerprint=look.text("fingerprint"),
     )
     found = await look.operator.parked(wanted, limit=PAGE, before=_before(look))
     total = await look.operator.count_parked(wanted)

@@ -311,7 +311,9 @@ CREATE TABLE mainspring.visit (
     created_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
     changed_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
     follow_up jsonb,
-    called_off text
+    called_off text,
+    error_type text COLLATE pg_catalog."C",
+    fingerprint text COLLATE pg_catalog."C"
 )
 WITH (fillfactor='90', autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0.2');
 
@@ -2643,7 +2645,7 @@ begin
   ),
   freed as (
     update mainspring.visit v
-    set parked_at = null, offered_while_parked = false, attempt = 0, crashes = 0, work_timeouts = 0, error = null,
+    set parked_at = null, offered_while_parked = false, attempt = 0, crashes = 0, work_timeouts = 0, error = null, error_type = null, fingerprint = null,
       called_off = null, due_at = mainspring.now(), version = w.version, priority = coalesce(restart_visits.priority, v.priority),
       id = case when restart_visits.fresh_ids then mainspring.uuid7() else v.id end,
       expires_at = case when v.expires_at > mainspring.now() then v.expires_at end,
@@ -3003,7 +3005,7 @@ declare
 begin
   update mainspring.visit v
   set id = call.id, priority = call.priority, due_at = due, expires_at = call.expires_at, payload = call.payload,
-    version = mainspring.token(), attempt = 0, crashes = 0, work_timeouts = 0, error = null, parked_at = null, called_off = null,
+    version = mainspring.token(), attempt = 0, crashes = 0, work_timeouts = 0, error = null, error_type = null, fingerprint = null, parked_at = null, called_off = null,
     offered_while_parked = false, follow_up = null, created_at = call.created_at, changed_at = mainspring.now()
   where v.shard = ended.shard and v.key = ended.key and v.queue = ended.queue;
   perform mainspring.wake(call.queue, due);
@@ -4821,6 +4823,8 @@ CREATE INDEX task_actor ON ONLY mainspring.task USING btree (actor, process_id);
 CREATE INDEX task_other_actor_process_id_idx ON mainspring.task_other USING btree (actor, process_id);
 
 CREATE INDEX uses_of_task ON mainspring.uses USING hash (task);
+
+CREATE INDEX visit_alike ON mainspring.visit USING btree (error_type, queue, fingerprint, parked_at) WHERE (parked_at IS NOT NULL);
 
 CREATE INDEX visit_due ON mainspring.visit USING btree (queue, priority, due_at, key) WHERE ((pass IS NULL) AND (parked_at IS NULL));
 

@@ -29,7 +29,7 @@ begin
   ),
   freed as (
     update mainspring.visit v
-    set parked_at = null, offered_while_parked = false, attempt = 0, crashes = 0, work_timeouts = 0, error = null,
+    set parked_at = null, offered_while_parked = false, attempt = 0, crashes = 0, work_timeouts = 0, error = null, error_type = null, fingerprint = null,
       called_off = null, due_at = mainspring.now(), version = w.version, priority = coalesce(restart_visits.priority, v.priority),
       id = case when restart_visits.fresh_ids then mainspring.uuid7() else v.id end,
       expires_at = case when v.expires_at > mainspring.now() then v.expires_at end,

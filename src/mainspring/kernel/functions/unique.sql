@@ -107,7 +107,7 @@ declare
 begin
   update mainspring.visit v
   set id = call.id, priority = call.priority, due_at = due, expires_at = call.expires_at, payload = call.payload,
-    version = mainspring.token(), attempt = 0, crashes = 0, work_timeouts = 0, error = null, parked_at = null, called_off = null,
+    version = mainspring.token(), attempt = 0, crashes = 0, work_timeouts = 0, error = null, error_type = null, fingerprint = null, parked_at = null, called_off = null,
     offered_while_parked = false, follow_up = null, created_at = call.created_at, changed_at = mainspring.now()
   where v.shard = ended.shard and v.key = ended.key and v.queue = ended.queue;
   perform mainspring.wake(call.queue, due);

@@ -19,7 +19,7 @@ import msgspec
 
 from mainspring.db.sql import Record, Steps, numbers, quoted, rows, texts, words
 from mainspring.db.tx import Tx
-from mainspring.failure_text import ERROR_BYTES, clean_text
+from mainspring.failure_text import ERROR_BYTES, clean_text, fingerprint_of
 from mainspring.kernel.outcome import (
     DONE,
     Again,
@@ -216,8 +216,8 @@ def _detail(run: Run) -> str | None:
             detail |= {"outcome": "again", "delay": after, "attempt": run.visit.attempt}
             detail |= {"error": error, "kept": True, "crash": crash, "quiet": True}
         case Parked(error_type=kind, error=error):
-            detail |= {"outcome": "parked", "attempt": run.visit.attempt + 1}
-            detail |= {"error_type": kind, "error": error}
+            detail |= {"outcome": "parked", "attempt": run.visit.attempt + 1, "error_type": kind}
+            detail |= {"error": error, "fingerprint": fingerprint_of(run.visit.queue, kind, error)}
         case Failed(error_type=kind, error=error):
             detail |= {"outcome": "retry", "ends": True, "error_type": kind, "error": error}
         case Cancelled(error=error):

@@ -9,14 +9,14 @@ with recursive name as (
   where n.queue is not null
 )
 select v.shard, v.key, v.queue, v.id, v.grp as "group", v.priority, v.attempt, v.crashes, v.parked_at, v.offered_while_parked,
-  v.error_type, v.error, v.payload, v.created_at
+  v.error_type, v.error, v.payload, v.created_at, v.fingerprint
 from name n
 cross join lateral (
   select v.shard, v.key, v.queue, v.id, v.grp, v.priority, greatest(1, v.attempt) as attempt, v.crashes, v.parked_at, v.offered_while_parked,
-    t.error_type, v.error, v.payload::text as payload, v.created_at
+    t.error_type, v.error, v.payload::text as payload, v.created_at, v.fingerprint
   from mainspring.visit v
   cross join lateral (
-    select coalesce(substring(v.error from '^([^:[:space:]]+):'), case when v.crashes > 0 then 'WorkerDied' else 'Unknown' end)
+    select coalesce(v.error_type, substring(v.error from '^([^:[:space:]]+):'), case when v.crashes > 0 then 'WorkerDied' else 'Unknown' end)
       as error_type
   ) t
   where v.queue = n.queue
@@ -28,6 +28,7 @@ cross join lateral (
     and (%(keys)s::text[] is null or v.key = any(%(keys)s::text[]))
     and (%(grp)s::text is null or v.grp = %(grp)s::text)
     and (%(error)s::text is null or strpos(lower(v.error), lower(%(error)s::text)) > 0)
+    and (%(fingerprint)s::text is null or v.fingerprint = %(fingerprint)s::text)
     and (%(error_type)s::text is null or t.error_type = %(error_type)s::text)
   order by v.parked_at desc, v.key desc
   limit %(most)s::integer

@@ -7,8 +7,6 @@ id: those are edges of the deciding task itself. Whatever a remote actor sends i
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Collection, Iterator
 from datetime import datetime
 from typing import TypeVar
@@ -16,6 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from mainspring.errors import InvalidArguments
+from mainspring.failure_text import fingerprint_of
 from mainspring.kernel import PRIORITIES
 from mainspring.processes.record.arguments import read_holes
 from mainspring.processes.record.race import SOME_OF, terms_of
@@ -284,26 +283,7 @@ def _of_json(text: str, decoder: msgspec.json.Decoder[T]) -> str | None:
 
 # -- failures that are alike
 
-_VARYING = re.compile(
-    r"""'[^']*'|"[^"]*"            # quoted values
-    |\b[0-9a-f]{8}-[0-9a-f-]{27}\b # uuids
-    |\b0x[0-9a-fA-F]+\b|\b[0-9a-f]{16,}\b
-    |\d+(?:[.,:]\d+)*              # numbers, times, versions
-    """,
-    re.VERBOSE,
-)
-_FRAME = re.compile(r'File "([^"]*)", line \d+, in (\S+)')
-
-
-def normalise(message: str) -> str:
-    """A message's first line without what differs from case to case."""
-    first = message.strip().split("\n", 1)[0]
-    return _VARYING.sub("*", first)[:200]
-
 
 def fingerprint(actor: str, failure: Failure) -> str:
     """Equal for failures that are alike: actor, type, message without its values, last frame."""
-    frames = _FRAME.findall(failure.trace)
-    place = f"{frames[-1][0].rsplit('/', 1)[-1]}:{frames[-1][1]}" if frames else ""
-    parts = "\x1f".join((actor, failure.type, normalise(failure.message), place))
-    return hashlib.sha256(parts.encode("utf-8", "replace")).hexdigest()[:16]
+    return fingerprint_of(actor, failure.type, failure.message, failure.trace)

@@ -42,6 +42,8 @@ gone as (
 moved as (
   update mainspring.visit v
   set version = i.run, due_at = i.due_at, attempt = coalesce(i.attempt, 0), error = i.detail ->> 'error',
+    error_type = case when i.outcome = 'parked' then i.detail ->> 'error_type' end,
+    fingerprint = case when i.outcome = 'parked' then i.detail ->> 'fingerprint' end,
     payload = coalesce(i.detail -> 'payload', v.payload),
     crashes = case
       when i.crash then least(v.crashes, 2147483646) + 1
