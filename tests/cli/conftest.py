@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import warm
 from mainspring.cli import main
 
 
@@ -76,7 +77,7 @@ def spawn(tmp_path: Path, database_url: str) -> Callable[..., subprocess.Popen[s
     started: list[subprocess.Popen[str]] = []
 
     def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
+        process = warm.Popen(
             [sys.executable, "-m", "mainspring.cli.main", *arguments],
             cwd=tmp_path,
             env={**os.environ, "MAINSPRING_URL": database_url, **environment},

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+import warm
+
 APP = """
 from mainspring import Mainspring
 
@@ -38,7 +40,7 @@ def test_a_worker_serves_what_it_runs(database_url: str, tmp_path: Path, process
     (tmp_path / "notes.py").write_text(APP)
     options = ("--serve", "--http", "127.0.0.1:0", "--processes", processes)
     with (tmp_path / "log").open("wb") as log:
-        worker = subprocess.Popen(
+        worker = warm.Popen(
             command(database_url, tmp_path, *options),
             cwd=tmp_path,
             env=environment(database_url, tmp_path),

@@ -10,6 +10,8 @@ from typing import Self
 
 import psycopg
 
+import warm
+
 
 class ConsoleServer:
     """`mainspring serve --http`: where it is, its link, its token."""
@@ -20,7 +22,7 @@ class ConsoleServer:
 
     def __enter__(self) -> Self:
         self._log = (self._folder / "server.log").open("ab")
-        self._process = subprocess.Popen(
+        self._process = warm.Popen(
             [sys.executable, "-m", "mainspring.cli.main", "serve", "--http", "127.0.0.1:0"],
             cwd=self._folder,
             env={**os.environ, "MAINSPRING_URL": self._url},

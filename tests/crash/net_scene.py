@@ -22,6 +22,7 @@ class NetScene(Scene):
     """The test itself asks the server by its Unix socket, whatever becomes of the network."""
 
     place = "net_app:app"
+    process = WorkerProcess  # of a thread that is in the network
 
     def __init__(self, network: Network, url: str, folder: Path, net_url: str) -> None:
         super().__init__(url, folder)

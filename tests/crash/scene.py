@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, Self
 import crash_app
 import psycopg
 
-from mainspring import Handle
-from mainspring.testing import WorkerProcess
+from mainspring import Handle, testing
+from warm import WorkerProcess
 
 HERE = Path(__file__).parent
 LEASE = 1.0
@@ -45,6 +45,7 @@ class Scene:
     """Use it as a context manager: at its end every process is killed."""
 
     place = "crash_app:app"  # what its workers serve
+    process: type[testing.WorkerProcess] = WorkerProcess
 
     def __init__(self, url: str, folder: Path) -> None:
         self.url = url
@@ -92,7 +93,7 @@ class Scene:
         if gate is not None:
             extra["CRASH_GATE"] = gate
         return self._stack.enter_context(
-            WorkerProcess(
+            self.process(
                 self.place,
                 self.url,
                 die_at=die_at,

@@ -14,7 +14,7 @@ import pytest
 from mainspring import Mainspring
 from mainspring.errors import ResultTimeout
 from mainspring.processes.declare.handle import ProcessHandle
-from mainspring.testing import WorkerProcess
+from warm import WorkerProcess
 
 
 def result_of(handle: ProcessHandle[Any]) -> Any:

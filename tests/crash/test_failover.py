@@ -19,7 +19,8 @@ import pytest
 from cluster import Cluster, ask, wait
 
 from mainspring import Mainspring, NotDone, OutcomeUnknown
-from mainspring.testing import WorkerProcess, wait_until
+from mainspring.testing import wait_until
+from warm import WorkerProcess
 
 HERE = Path(__file__).parent
 PRODUCERS = 4

@@ -17,7 +17,7 @@ import pytest
 from scene import BURIED, Scene, stop
 
 from draws import fast_first
-from mainspring.testing import WorkerProcess
+from warm import WorkerProcess
 
 slow = pytest.mark.slow
 KINDS = ["house", "shelf"]

@@ -8,7 +8,8 @@ import pytest
 from scene import Scene
 
 from draws import fast_first
-from mainspring.testing import STEPS, WorkerProcess
+from mainspring.testing import STEPS
+from warm import WorkerProcess
 
 GIVING = {"shards.giving", "shards.given"}
 BURYING = {"dead.declared", "visits.recovered"}

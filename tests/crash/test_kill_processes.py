@@ -10,7 +10,7 @@ import pytest
 
 from draws import fast_first
 from mainspring import Mainspring
-from mainspring.testing import WorkerProcess
+from warm import WorkerProcess
 
 PLACE = "process_app:app"
 COUNT = 20

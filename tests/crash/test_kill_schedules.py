@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import pytest
 from scene import Scene
 
-from mainspring.testing import WorkerProcess
+from warm import WorkerProcess
 
 TICKS = (
     "select key, count(*) from mainspring.history where queue = 'silent' and outcome = 'done'"

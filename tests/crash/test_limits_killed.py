@@ -18,7 +18,8 @@ import limits_app
 import pytest
 from scene import HERE, LEASE, Scene
 
-from mainspring.testing import WorkerProcess
+import warm
+from warm import WorkerProcess
 
 
 class LimitScene(Scene):
@@ -46,7 +47,7 @@ class LimitScene(Scene):
         """`mainspring worker`, with its default lease."""
         log = self._stack.enter_context((self.folder / "worker-supervised").open("wb"))
         words = ["worker", "limits_app:app", "--processes", str(processes), "--concurrency", "150"]
-        self.supervisor = subprocess.Popen(
+        self.supervisor = warm.Popen(
             [sys.executable, "-m", "mainspring", *words],
             env=os.environ
             | {"MAINSPRING_URL": self.url, "CRASH_FOLDER": str(self.folder)}

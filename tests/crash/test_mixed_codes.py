@@ -18,7 +18,7 @@ from scene import Scene, stop
 from test_upgrade import git, unpacked
 
 from draws import fast_first
-from mainspring.testing import WorkerProcess
+from warm import WorkerProcess
 
 LEASE = 5.0
 MIGRATION = "src/mainspring/db/migrations/0015_bands.sql"  # where it was added

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from draws import fast_first
-from mainspring.testing import WorkerProcess
+from warm import WorkerProcess
 
 HERE = Path(__file__).parent
 SETTINGS: dict[str, Any] = {"lease": 1.0, "poll": 0.1, "grace": 5.0}

@@ -18,7 +18,7 @@ from psycopg import sql
 
 from mainspring import Mainspring
 from mainspring.embedded.server import EmbeddedServer
-from mainspring.testing import WorkerProcess
+from warm import WorkerProcess
 
 PLACE = "chaos_app:app"
 LEASE = 1.0

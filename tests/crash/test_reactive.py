@@ -14,7 +14,7 @@ import pytest
 import reactive_app
 
 from draws import fast_first
-from mainspring.testing import WorkerProcess
+from warm import WorkerProcess
 
 HERE = Path(__file__).parent
 RAW, MART = "raw.orders.n", "mart.orders.n"

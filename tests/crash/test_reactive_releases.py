@@ -13,7 +13,7 @@ import psycopg
 import pytest
 import release_app
 
-from mainspring.testing import WorkerProcess
+from warm import WorkerProcess
 
 HERE = Path(__file__).parent
 

@@ -17,7 +17,7 @@ import sink_app
 from brokers import NatsServer, nats_server
 from draws import fast_first
 from kafka_broker import KafkaBroker, classes
-from mainspring.testing import WorkerProcess
+from warm import WorkerProcess
 
 HERE = Path(__file__).parent
 SETTINGS: dict[str, Any] = {"lease": 1.0, "poll": 0.1, "grace": 5.0}

@@ -12,7 +12,7 @@ import pytest
 import stage_app
 
 from draws import fast_first
-from mainspring.testing import WorkerProcess
+from warm import WorkerProcess
 
 HERE = Path(__file__).parent
 STEPS = ["run.started", "run.ended", "settle.sending", "settle.answered"]

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from mainspring.embedded.server import EmbeddedServer
-from mainspring.testing import WorkerProcess
+from warm import WorkerProcess
 
 HERE = Path(__file__).parent
 # Those of tasks' own SQL and of the application itself are not the worker's.

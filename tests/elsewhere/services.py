@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import warm
+
 APP = [sys.executable, str(Path(__file__).parent / "service_app.py")]
 PATIENCE = 60.0
 
@@ -37,7 +39,8 @@ class Service:
     def start(self) -> None:
         """Start it, and wait until it serves."""
         before = self.count("serves")
-        self._process = subprocess.Popen(
+        begin = warm.Popen if self.command is APP else subprocess.Popen
+        self._process = begin(
             [*self.command, f"127.0.0.1:{self.port}"],
             stdout=subprocess.PIPE,
             text=True,

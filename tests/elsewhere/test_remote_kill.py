@@ -11,8 +11,9 @@ from test_remote_away import endpoint_of, ranked, tried
 from test_remote_stage import declare
 
 from draws import fast_first
-from mainspring.testing import WorkerProcess, wait_until
+from mainspring.testing import wait_until
 from stages import Stages
+from warm import WorkerProcess
 
 HERE = Path(__file__).parent
 # Runs are many in a settle.

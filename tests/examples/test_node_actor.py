@@ -15,8 +15,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
+import warm
 from mainspring.client import Client
-from mainspring.testing import WorkerProcess, wait_until
+from mainspring.testing import wait_until
+from warm import WorkerProcess
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "remote" / "actor"
@@ -71,27 +73,25 @@ class Album:
 
     def mainspring(self, *arguments: str) -> str:
         command = [sys.executable, "-m", "mainspring.cli.main", *arguments]
-        return subprocess.run(
-            command,
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
+        return warm.run(command, cwd=self.folder, env=self.environment, check=True).stdout
 
     def _serve(self) -> str:
         command = [sys.executable, "-m", "mainspring.cli.main", "serve", "app:app"]
         log = self._stack.enter_context((self.folder / "server.log").open("wb"))
-        self._server = self.started([*command, "--grpc", "127.0.0.1:0"], stderr=log)
+        self._server = self.started([*command, "--grpc", "127.0.0.1:0"], warm.Popen, stderr=log)
         assert self._server.stdout is not None
         return self._server.stdout.readline().split()[3]
 
     def actor(self) -> subprocess.Popen[str]:
         return self.started([*node_actor()[0], self.address])
 
-    def started(self, command: list[str], stderr: object = None) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
+    def started(
+        self,
+        command: list[str],
+        begin: type[subprocess.Popen[str]] = subprocess.Popen,
+        stderr: object = None,
+    ) -> subprocess.Popen[str]:
+        process = begin(
             command,
             cwd=self.folder,
             env=self.environment,

@@ -16,9 +16,10 @@ from mainspring.jobs.bulk import PutBackOrder
 from mainspring.operate.history import HistoryFilter
 from mainspring.operate.parked import ParkedFilter
 from mainspring.operation_kind import ItemResult, OperationKind, OperationPage
-from mainspring.testing import WorkerProcess, run_until_idle, wait_until
+from mainspring.testing import run_until_idle, wait_until
 from mainspring.testing.idle import FAST_SETTINGS
 from visits import QUEUE, Visits
+from warm import WorkerProcess
 
 _BARE = """
 from mainspring import Mainspring

@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import warm
 from mainspring.client import Client
-from mainspring.testing import WorkerProcess
 
 HERE = Path(__file__).parent
 
@@ -32,7 +32,7 @@ class Served:
         if "--grpc" not in options and "--http" not in options:
             options = ("--grpc", self.address or f"127.0.0.1:{port}", *options)
         log = self._stack.enter_context((self.folder / "server.log").open("ab"))
-        self.process = subprocess.Popen(
+        self.process = warm.Popen(
             [
                 sys.executable,
                 "-m",
@@ -82,11 +82,11 @@ class Served:
         options.setdefault("token", self.token)
         return self._stack.enter_context(Client(self.address, **options))
 
-    def worker(self) -> WorkerProcess:
+    def worker(self) -> warm.WorkerProcess:
         """A worker process for the time of a `with` block."""
         output = self._stack.enter_context((self.folder / "worker.log").open("wb"))
         environment = {"SERVER_FOLDER": str(self.folder)}
-        return WorkerProcess(
+        return warm.WorkerProcess(
             "server_app:app", self.url, path=HERE, output=output, environment=environment
         )
 

@@ -15,6 +15,7 @@ import psycopg
 import pytest
 from served_process import Served
 
+import warm
 from mainspring import Mainspring
 from mainspring.client import AsyncClient, RemoteError, TaskProblem, serving
 from mainspring.client.actors import PulledTask
@@ -336,7 +337,7 @@ asyncio.run(main())
 def actor(served: Served, folder: Path) -> subprocess.Popen[str]:
     (folder / "actor.py").write_text(ACTOR)
     environment = {**os.environ, "MAINSPRING_TOKEN": served.token}
-    return subprocess.Popen(
+    return warm.Popen(
         [sys.executable, "actor.py", served.address],
         cwd=folder,
         env=environment,

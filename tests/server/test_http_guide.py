@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from served_process import Served
 
-from mainspring.testing import WorkerProcess
+from warm import WorkerProcess
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "http.md"
 APPLICATION = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(), re.MULTILINE | re.DOTALL)[0]

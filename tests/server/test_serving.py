@@ -23,6 +23,7 @@ import trustme
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from served_process import Served
 
+import warm
 from mainspring.client import AsyncClient, Client, RemoteError
 from mainspring.errors import InvalidSetting
 from mainspring.v1 import task_service_pb2 as tasks
@@ -39,12 +40,10 @@ def health(address: str, service: str) -> str:
 
 
 def mainspring(served: Served, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return warm.run(
         [sys.executable, "-m", "mainspring.cli.main", *arguments],
         cwd=served.folder,
         env=served.environment,
-        capture_output=True,
-        text=True,
     )
 
 

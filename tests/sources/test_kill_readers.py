@@ -16,9 +16,10 @@ from brokers import NatsServer
 from kafka_broker import KafkaBroker
 from mainspring import Mainspring, crash_points
 from mainspring.sources import Advance, Enqueue, Put, Record
-from mainspring.testing import WorkerProcess, wait_until
+from mainspring.testing import wait_until
 from mainspring.testing.idle import FAST_SETTINGS
 from sources.feeds import Feed, KafkaFeed, NatsFeed, Sources
+from warm import WorkerProcess
 
 HERE = Path(__file__).parent
 STEPS = ("batch.writing", "batch.fenced", "batch.written", "batch.committed")

@@ -124,12 +124,16 @@ class TestServer:
         self.stop()
 
     @contextmanager
-    def database(self, *, migrated: bool = True) -> Iterator[str]:
-        """The address of a fresh database, dropped at the end; unmigrated, an empty one."""
+    def database(self, *, migrated: bool = True, template: str | None = None) -> Iterator[str]:
+        """The address of a fresh database, dropped at the end; unmigrated, an empty one.
+
+        `template` names another one of this server, which nobody is connected to, to copy.
+        """
         name = f"{self._template}_{next(self._numbers)}"
         if migrated:
             # Copying files beats writing them to the log: 15 ms against 35 ms, in memory.
-            self._execute("create database {} template {} strategy file_copy", name, self._template)
+            copied = template or self._template
+            self._execute("create database {} template {} strategy file_copy", name, copied)
         else:
             self._execute("create database {}", name)
         try:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any, ClassVar, Self
 
 from mainspring.testing.idle import FAST_SETTINGS
 
@@ -25,6 +25,8 @@ class WorkerProcess:
     application must take its address from `MAINSPRING_URL`, as `Mainspring()` does. `path` is put
     before `sys.path` there, `output` gets what the process writes. Leaving the block kills it.
     """
+
+    _begin: ClassVar[type[subprocess.Popen[bytes]]] = subprocess.Popen
 
     def __init__(
         self,
@@ -51,7 +53,7 @@ class WorkerProcess:
 
     def start(self) -> Self:
         """Start the process; it joins the pool some tenths of a second later."""
-        self._process = subprocess.Popen(
+        self._process = self._begin(
             [sys.executable, "-c", _PROGRAM, self._place, self._arguments],
             env=self._environment,
             stdout=self._output,
