@@ -43,6 +43,7 @@ from mainspring.lazily import on_demand
 
 if TYPE_CHECKING:
     from mainspring.app import Mainspring
+    from mainspring.breakers.breaker import Breaker
     from mainspring.entities.declare.consumer import Sink
     from mainspring.entities.declare.dao import Change, Dao, one_by_one
     from mainspring.entities.declare.event import Saved
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from mainspring.entities.declare.kind_settings import Crawl
     from mainspring.entities.declare.outcome import Untouched, Update, now
     from mainspring.entities.kind import Kind
-    from mainspring.kernel.breaker.breaker import Breaker
     from mainspring.kernel.retry import RetryPolicy
     from mainspring.processes.declare.call_off import call_off
     from mainspring.processes.declare.decider_api import Signal, gather, scope, set_attrs, sleep
@@ -134,7 +134,7 @@ if not TYPE_CHECKING:  # else every name would be there for a type checker
             "entities.declare.ids": "Codec",
             "entities.kind": "Kind",
             "entities.declare.outcome": "Untouched Update now",
-            "kernel.breaker.breaker": "Breaker",
+            "breakers.breaker": "Breaker",
             "kernel.retry": "RetryPolicy",
             "processes.declare.handle": "ProcessHandle",
             "processes.declare.process": "Process",

@@ -26,6 +26,7 @@ from typing import (
 )
 
 from mainspring.blueprint import Blueprint, BlueprintTask, blueprints_of, modules_below
+from mainspring.breakers.breaker import Breaker
 from mainspring.db.caller import Caller, SyncCaller
 from mainspring.db.database import Database, probe
 from mainspring.db.reconnecting import until_let_in
@@ -48,7 +49,6 @@ from mainspring.hooks.registry import Hooks
 from mainspring.host import DatabaseHost
 from mainspring.ids import grouped_key
 from mainspring.jobs.schedule import ScheduleSettings
-from mainspring.kernel.breaker.breaker import Breaker
 from mainspring.kernel.layer import Layer
 from mainspring.kernel.port import WorkerPort
 from mainspring.kernel.retry import RetryPolicy

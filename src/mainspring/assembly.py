@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
+from mainspring.breakers.layer import BreakerLayer
 from mainspring.db.database import Database
 from mainspring.db.reconnecting import until_reachable
 from mainspring.entities.layer import EntityLayer
 from mainspring.jobs.layer import JobLayer
-from mainspring.kernel.layer import Layer, declared_by, queues_of
-from mainspring.kernel.port import WorkerPort
-from mainspring.kernel.settings import QueueSettings, WorkerSettings
+from mainspring.kernel import Layer, QueueSettings, WorkerPort, WorkerSettings
+from mainspring.kernel.layer import declared_by, queues_of
 from mainspring.kernel.worker import Worker
 from mainspring.processes.layer import ProcessLayer
 from mainspring.reactive.runtime import ReactiveLayer
@@ -32,7 +32,7 @@ def layers_of(
     entities = EntityLayer(database, worker, app.kinds, settings, stage_calls)
     reactive = ReactiveLayer(database, worker, app, tasks.executor.call, pool=settings.pool)
     added = [make(database, worker, settings) for make in app.layers]
-    layers: list[Layer] = [tasks, processes, entities, reactive, *added]
+    layers: list[Layer] = [BreakerLayer(worker), tasks, processes, entities, reactive, *added]
     return [*layers, JobLayer(database, worker, layers, settings, app.schedules.declared)]
 
 

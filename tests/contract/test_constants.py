@@ -23,7 +23,6 @@ APART = {
     "tuning.py": "the place for them",
     "settings.py": "defaults that users see, and the bounds within which they may choose",
     "retry.py": "the same, of retries",
-    "breaker/breaker.py": "the same, of breakers",
     "visit.py": "the ends of time; priorities",
 }
 ALLOWED: dict[str, dict[str, list[float]]] = {

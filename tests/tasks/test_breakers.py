@@ -118,7 +118,7 @@ async def test_a_breaker_is_changed_at_run_time_like_a_limit(app: Mainspring) ->
         await app.operator.limit("charge", breaker_failures=2, breaker_pause=3600.0)
         [load] = await app.operator.queues(name="charge")
         assert (load.breaker_failures, load.breaker_pause) == (2, 3600)
-        await wait_until(lambda: worker.buffer.queues["charge"].breaker_failures == 2)
+        await wait_until(lambda: worker.buffer.queues["charge"].judged)
         await charge.enqueue()
         await wait_until(lambda: app.operator.breakers())
         assert calls == 7

@@ -46,7 +46,6 @@ async def keep_up(database: Database, connection: Connection, *, days: int) -> N
     await connection.run(SQL["delete_old_history"], keep=days)
     await connection.run(SQL["delete_old_orders"], keep=AUDIT_DAYS)
     await connection.run(KERNEL_SQL["forget_reach"])
-    await connection.run(KERNEL_SQL["forget_breakers"])
 
 
 async def _make_day(connection: Connection, missing: MissingDay) -> None:

@@ -9,7 +9,6 @@ invariants and the traps. `docs/design/layers.md` says what a layer is.
 
     visit.py                a visit, and a run of it
     outcome.py retry.py     what a run can come to, and what a failure leads to
-    breaker/                stops queues and groups whose runs fail in a row
     settings.py tuning.py   settings of a worker and of a queue; all constants, with their reasons
     layer.py port.py        what a layer is to a worker, and a worker to its layers
     offer.py                visits are added, or merged into those that are there
@@ -32,13 +31,7 @@ from typing import TYPE_CHECKING
 from mainspring.lazily import on_demand
 
 if TYPE_CHECKING:
-    from mainspring.kernel.breaker.breaker import Breaker
-    from mainspring.kernel.layer import (
-        Chore,
-        HeldVisit,
-        Layer,
-        NewlyParked,
-    )
+    from mainspring.kernel.layer import MOST_SHUT, Chore, HeldVisit, Judge, Layer, NewlyParked
     from mainspring.kernel.offer import Offer, copy_visits, offer_new_visits, offer_visits
     from mainspring.kernel.outcome import (
         DONE,
@@ -67,6 +60,7 @@ if TYPE_CHECKING:
     )
     from mainspring.kernel.run.fairness import BACKGROUND_BELOW
     from mainspring.kernel.run.hanging import MOST_HANGING
+    from mainspring.kernel.run.queue import QueueState
     from mainspring.kernel.settings import (
         DEFAULT_POOL,
         OWN,
@@ -97,6 +91,7 @@ if TYPE_CHECKING:
         LATEST,
         PRIORITIES,
         START,
+        Respite,
         Run,
         StopFlag,
         Visit,
@@ -106,8 +101,7 @@ else:
     __getattr__ = on_demand(
         __name__,
         {
-            "layer": "Chore HeldVisit Layer NewlyParked",
-            "breaker.breaker": "Breaker",
+            "layer": "Chore HeldVisit Judge Layer MOST_SHUT NewlyParked",
             "offer": "Offer copy_visits offer_visits offer_new_visits",
             "outcome": "Again Alone Cancelled DONE Done Expired Failed Outcome Parked Postponed Retry "
             "Verdict",
@@ -117,11 +111,12 @@ else:
             "outcome_of_error told_to_end",
             "run.fairness": "BACKGROUND_BELOW",
             "run.hanging": "MOST_HANGING",
+            "run.queue": "QueueState",
             "settings": "DEFAULT_POOL Handler OWN POSITIVE QueueSettings REMOTE SECONDS STARTS "
             "WorkerSettings check_number check_whole own_queue",
             "settle.batches": "SettleAnswer in_order lock_steps lock_visits settle_arguments "
             "settle_values",
             "statements": "SQL:KERNEL_SQL check_page decoded read_now register_queues",
-            "visit": "DEFAULT_PRIORITY EARLIEST LATEST PRIORITIES Run START StopFlag Visit instant",
+            "visit": "DEFAULT_PRIORITY EARLIEST LATEST PRIORITIES Respite Run START StopFlag Visit instant",
         },
     )

@@ -7,15 +7,22 @@ here is optional: a layer writes the methods that it needs, and inherits the res
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID
 
 from mainspring.db.database import Connection, Database
 from mainspring.db.sql import Steps
 from mainspring.kernel.settings import DEFAULT_POOL, QueueSettings
+from mainspring.kernel.tuning import LEASE
 from mainspring.kernel.visit import Run
 from mainspring.operation_kind import OperationKind
+
+if TYPE_CHECKING:
+    from mainspring.kernel.run.queue import QueueState
+
+# Of so many groups of a queue that are kept back each read of its settings tells.
+MOST_SHUT = LEASE.shut_groups
 
 
 class NewlyParked(NamedTuple):
@@ -46,6 +53,23 @@ class Chore(Protocol):
     async def __call__(
         self, database: Database, connection: Connection, *, days: int
     ) -> object: ...
+
+
+class Judge(Protocol):
+    """Who is told what runs come to, and may keep queues and groups back for it (QueueState, Groups)."""
+
+    @property
+    def on(self) -> bool:
+        """Whether every run has to be told of, and not only those that were told when to come back."""
+        ...
+
+    def ended(self, runs: Sequence[Run]) -> None:
+        """Runs have their outcomes."""
+        ...
+
+    def read(self, queue: QueueState, failures: int | None, shut: str | None) -> bool:
+        """What the settings of a queue say. Returns whether its groups may have more room now."""
+        ...
 
 
 class Layer(Protocol):
@@ -87,6 +111,11 @@ class Layer(Protocol):
         Called by the heart's thread.
         """
         return set()
+
+    def judge(self, queues: Mapping[str, QueueState], look: Callable[[], None]) -> Judge | None:
+        """Who judges the runs of this worker's queues, if this layer does; one of them at most. `look` has
+        the settings of queues read."""
+        return None
 
     def parked(self, visits: Sequence[NewlyParked]) -> Steps[None]:
         """Statements that go with visits which deaths of workers have parked, in the same transaction.

@@ -9,7 +9,6 @@ from uuid import UUID
 
 from mainspring.endpoint import Endpoint
 from mainspring.errors import InvalidSetting
-from mainspring.kernel.breaker.breaker import Breaker
 from mainspring.kernel.outcome import Outcome
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.tuning import LEASE
@@ -90,6 +89,18 @@ class WorkerSettings:
         return self.lease * LEASE.beat
 
 
+class Guard(Protocol):
+    """What a queue declares to whoever judges its runs."""
+
+    def counts(self, error: BaseException) -> bool:
+        """Whether this exception is a failure of what is guarded."""
+        ...
+
+    def declared(self) -> dict[str, object]:
+        """What the database should know of it."""
+        ...
+
+
 class Terms(Protocol):
     """How a layer has the visits of a queue held, where the queue's own settings do not say it."""
 
@@ -129,7 +140,7 @@ class QueueSettings:
     group_rate: float | None = None
     burst: int | None = None
     group_burst: int | None = None
-    breaker: Breaker | None = None
+    breaker: Guard | None = None
     searchable: tuple[str, ...] = ()
     unique: Mapping[str, object] | None = None  # what a call does whose key is taken (unique.sql)
     retry: RetryPolicy = field(default_factory=RetryPolicy)

@@ -122,14 +122,6 @@ class Tuning(LimitTuning):
     welcome_look: float = 0.1
     drained_look: float = 0.05
 
-    # -- breakers
-    # What could not be told of runs that failed is told again after so long.
-    breaker_again: float = 1.0
-    # From so many runs at once on, one that was open is closed.
-    breaker_trusted: int = 256
-    # Of one of which nobody has heard for so long nothing is kept in mind: its row is gone after a day.
-    breaker_known: float = 90_000.0
-
     # -- suspects
     # So many visits that a dead worker may have been running are tried at once.
     suspects: int = 4
@@ -181,7 +173,7 @@ class LeaseTuning:
     round_trips: int = 50
     round_trips_seen: int = 5
     # Of so many groups of a queue whose breakers are not closed each read of its settings tells: 150 kB.
-    breaker_groups: int = 2000
+    shut_groups: int = 2000
     # At rest one beat in so many and one reads everything: once in a lease time.
     resting_beats: int = 4
     # Visits that are locked when the worker leaves are tried so often, so long apart.

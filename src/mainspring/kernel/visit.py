@@ -97,9 +97,9 @@ class Run(msgspec.Struct, eq=False):
     # A layer's own: what its writer is to write of this run.
     change: Any = None
     ends_turn: bool = False
-    # Its failure does not count for its queue's breaker.
+    # Its failure does not count for who judges its queue.
     spared: bool = False
-    # The other side said when to come back, and for whom that holds (breaker/breaker.py).
+    # The other side said when to come back, and for whom that holds.
     rest: Respite | None = None
     # The server would not store its outcome; a plain failure took its place.
     refused: bool = False
@@ -107,7 +107,7 @@ class Run(msgspec.Struct, eq=False):
     strayed: bool = False
 
     def spare(self) -> None:
-        """Its failure does not count for its queue's breaker."""
+        """Its failure does not count for who judges its queue."""
         self.spared = True
 
     def respite(self, rest: Respite) -> None:

@@ -17,7 +17,6 @@ from mainspring.db.batcher import Batcher
 from mainspring.db.database import Database
 from mainspring.db.reconnecting import Line, until_reachable
 from mainspring.db.shared import Haste
-from mainspring.kernel.breaker.breaking import Breaking
 from mainspring.kernel.layer import Layer
 from mainspring.kernel.lease.doubts import Doubts
 from mainspring.kernel.lease.heart import Heart
@@ -95,9 +94,8 @@ class Worker:
             wrote=self.reader.wake if database.pooled else self.reader.has_room,
             tuning=tuning,
         )
-        self._breaking = Breaking(
-            self._side, self.buffer.queues, look=lambda: self.heart.poke_beat(), tuning=tuning
-        )
+        judges = (x.judge(self.buffer.queues, lambda: self.heart.poke_beat()) for x in layers)
+        judge = next((found for found in judges if found is not None), None)
         self.runner = Runner(
             self.owned,
             self.buffer,
@@ -106,7 +104,7 @@ class Worker:
             finished=self.port.finishing(self.settler.add),
             wants_more=self._slot_idle,
             left=self.reader.left,
-            judge=self._breaking,
+            judge=judge,
         )
         self._doubts = Doubts(
             self._side,
@@ -127,7 +125,7 @@ class Worker:
             end=lambda: self.heart.end(),
             look_again=lambda: self.heart.poke_beat(),
             layers=layers,
-            breaking=self._breaking,
+            judge=judge,
         )
         self.heart = Heart(database, self.owned, self.loop_port, settings, self._declared, watched)
         for queue in self._declared:
@@ -256,7 +254,6 @@ class Worker:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._holding.close()
-        await self._breaking.close()
         self.heart.end()
         await self._in_time(self.heart.join)
         try:

@@ -56,7 +56,7 @@ class Groups(Generic[V]):
         self._alarms: list[tuple[float, str]] = []  # when a group's bucket has its next token
         # Groups whose breaker is not closed: when one may be tried, and how many at once then.
         self.shut: dict[str, tuple[float, int]] = {}
-        # Nothing of these starts until their breaker's state was read so often; see breaker/.
+        # Nothing of these starts until their breaker's state was read so often (breakers/).
         self.halted: dict[str, float] = {}
         self._dropped: list[V] = []  # kept no longer: an earlier one took the place
 

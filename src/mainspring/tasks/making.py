@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import cast
 
+from mainspring.breakers.breaker import Breaker
 from mainspring.declaring import as_names
 from mainspring.errors import InvalidSetting, InvalidTask
-from mainspring.kernel import DEFAULT_PRIORITY, Breaker, RetryPolicy
+from mainspring.kernel import DEFAULT_PRIORITY, RetryPolicy
 from mainspring.tasks.declare.options import check_priority
 from mainspring.tasks.declare.sealing import Sealing
 from mainspring.tasks.declare.signature import Signature

@@ -255,7 +255,7 @@ class Heart(threading.Thread):
             return
         self._all_read_at = sent
         leases = session.rows(SQL["read_leases"], LeaseRow, pool=pool)
-        most = LEASE.breaker_groups
+        most = LEASE.shut_groups
         queues = session.rows(SQL["read_queues"], QueueRow, queues=self._watched, most_groups=most)
         self._look_at, self._read_at = sent, clock.local()
         self._loop_port.settings_read(queues)

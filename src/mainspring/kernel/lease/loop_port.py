@@ -15,8 +15,7 @@ from typing import NamedTuple
 from mainspring import clock
 from mainspring.db.sql import Steps
 from mainspring.errors import MixedPool
-from mainspring.kernel.breaker.breaking import Breaking
-from mainspring.kernel.layer import HeldVisit, Layer, NewlyParked
+from mainspring.kernel.layer import HeldVisit, Judge, Layer, NewlyParked
 from mainspring.kernel.owned import Owned
 from mainspring.kernel.read.reader import Reader
 from mainspring.kernel.run.buffer import Buffer
@@ -66,10 +65,10 @@ class LoopPort:
         end: Callable[[], None],
         look_again: Callable[[], None],
         layers: Sequence[Layer],
-        breaking: Breaking,
+        judge: Judge | None,
     ) -> None:
         self._layers = layers
-        self._breaking = breaking
+        self._judge = judge
         self.owned = owned
         self.buffer = buffer
         self.reader = reader
@@ -115,8 +114,9 @@ class LoopPort:
             queue.set_policy(row.policy)
             # A newer version has put it into another pool, whose workers run it from now on.
             paused = row.paused or row.pool != self._pool
-            freed = self._breaking.read(queue, row.breaker_failures, row.breakers)
-            queue.limit(paused=paused, concurrency=row.concurrency, rate=row.rate)
+            judge, judged = self._judge, row.breaker_failures is not None
+            freed = judge is not None and judge.read(queue, row.breaker_failures, row.breakers)
+            queue.limit(paused=paused, concurrency=row.concurrency, rate=row.rate, judged=judged)
             if (
                 queue.groups.limit(
                     row.group_concurrency, row.group_rate, now, burst=row.group_burst

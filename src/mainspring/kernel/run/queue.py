@@ -167,8 +167,8 @@ class QueueState:
     concurrency: int | None = None
     part: int = 0
     rate: float | None = None
-    breaker_failures: int | None = None  # in a row, after which it is stopped for a while
-    halted: float = 0  # nothing starts until its breaker's state was read so often; see breaker/
+    judged: bool = False  # what a run comes to is known before the next one starts
+    halted: float = 0  # nothing starts until its settings were read so often
     bucket: Bucket | None = None
     running: int = 0
     wants_part: bool = False
@@ -184,7 +184,7 @@ class QueueState:
         s = self.settings
         self.needs_slot = not s.beside and s.slots is None
         self.one_by_one = s.turns is not None or s.share is not None or not self.needs_slot
-        self.breaker_failures = None if s.breaker is None else s.breaker.failures
+        self.judged = s.breaker is not None
         self.limited = self._is_limited()
 
     @property
@@ -205,18 +205,8 @@ class QueueState:
         """The least priority that waits here; below all if nothing does."""
         return next((p for p in PRIORITIES if self.levels[p]), -1)
 
-    @property
-    def breaks_per(self) -> str:
-        """Whether its breaker counts for the whole queue, or for each group."""
-        breaker = self.settings.breaker
-        return "queue" if breaker is None else breaker.per
-
-    def break_after(self, failures: int | None) -> None:
-        """So many failures in a row stop it for a while; None: none do."""
-        self.breaker_failures = failures
-
     def halt(self, reads: int | None) -> None:
-        """Start nothing until its settings were read so often; None: not before its breaker is told of."""
+        """Start nothing until its settings were read so often; None: not before its judge says so."""
         self.halted = math.inf if reads is None else reads
         self.limited = True
 
@@ -224,15 +214,18 @@ class QueueState:
         """Its settings were read."""
         self.halted = max(0, self.halted - 1)
 
-    def limit(self, *, paused: bool, concurrency: int | None, rate: float | None) -> None:
+    def limit(
+        self, *, paused: bool, concurrency: int | None, rate: float | None, judged: bool = False
+    ) -> None:
         """Operators' settings as they stand."""
         self.paused, self.concurrency, self.rate = paused, concurrency, rate
+        self.judged = judged
         self.limited = self._is_limited()
 
     def _is_limited(self) -> bool:
         s = self.settings
         own = s.slots is not None or s.endpoint is not None
-        own = own or self.breaker_failures is not None or bool(self.halted)
+        own = own or self.judged or bool(self.halted)
         return own or self.paused or self.concurrency is not None or self.rate is not None
 
     @property

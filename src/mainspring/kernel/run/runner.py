@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from mainspring import clock, crash_points
 from mainspring.ids import Tokens
-from mainspring.kernel.breaker.breaker import Judge
+from mainspring.kernel.layer import Judge
 from mainspring.kernel.outcome import Expired, Outcome
 from mainspring.kernel.owned import Owned
 from mainspring.kernel.retry import outcome_of_error, told_to_end
@@ -54,7 +54,7 @@ class Runner:
         self._hold = hold
         self._finished = finished
         self._wants_more = wants_more
-        self._judge = judge  # what breakers are told of runs that have ended
+        self._judge = judge  # told of runs that have ended
         self._left = left  # told of each visit that is due and no longer in hand
         self._tokens = Tokens()
         self._idle: list[asyncio.Future[None]] = []  # slots that wait for a visit
@@ -309,11 +309,9 @@ class Runner:
         told = [r for r in runs if self._says_ends or isinstance(r.outcome, run_log.FAILED)]
         if told:
             run_log.ended(told, str(self.owned.worker_id))
-        if (judge := self._judge) is not None:
-            if not judge.on and [run for run in runs if run.rest is not None]:
-                judge.begin()  # a breaker opens, though its queue may declare none
-            if judge.on:
-                judge.ended(runs)
+        judge = self._judge
+        if judge is not None and (judge.on or [run for run in runs if run.rest is not None]):
+            judge.ended(runs)
         self._finished(runs)
 
     def _free_place(self, run: Run) -> None:

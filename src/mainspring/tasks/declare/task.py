@@ -28,6 +28,7 @@ from typing import (
 
 import msgspec
 
+from mainspring.breakers.breaker import Breaker
 from mainspring.chunks import chunks_of
 from mainspring.db.caller import Caller
 from mainspring.declaring import Seconds
@@ -38,7 +39,7 @@ from mainspring.errors import (
     NoDecider,
     PayloadTooLarge,
 )
-from mainspring.kernel import DEFAULT_PRIORITY, Breaker, RetryPolicy
+from mainspring.kernel import DEFAULT_PRIORITY, RetryPolicy
 from mainspring.tasks.declare.calls import Maps
 from mainspring.tasks.declare.habits import VERBS, setting_hint, verb_hint
 from mainspring.tasks.declare.handle import Handle

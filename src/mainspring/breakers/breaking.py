@@ -11,23 +11,38 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple
 
 import msgspec
 
 from mainspring import clock
+from mainspring.breakers.breaker import Breaker
+from mainspring.breakers.counts import Count, Key, Tally, has_failed
+from mainspring.breakers.statements import SQL
 from mainspring.db.shared import SharedLine
 from mainspring.db.sql import numbers
 from mainspring.endpoint import REASON_BYTES
 from mainspring.failure_text import clean_text
-from mainspring.kernel.breaker.breaker import Count, Key, Tally, has_failed
-from mainspring.kernel.run.queue import QueueState
-from mainspring.kernel.statements import SQL
-from mainspring.kernel.tuning import DEFAULT, LEASE, Tuning
-from mainspring.kernel.visit import Respite, Run
+from mainspring.kernel import MOST_SHUT, QueueState, Respite, Run
 
 log = logging.getLogger("mainspring")
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerTuning:
+    """The constants, each with its reason. Times are seconds."""
+
+    # What could not be told of runs that failed is told again after so long.
+    again: float = 1.0
+    # From so many runs at once on, one that was open is closed.
+    trusted: int = 256
+    # Of one of which nobody has heard for so long nothing is kept in mind: its row is gone after a day.
+    known: float = 90_000.0
+
+
+DEFAULT = BreakerTuning()
 
 
 class Counted(NamedTuple):
@@ -62,7 +77,7 @@ class Breaking:
         queues: Mapping[str, QueueState],
         *,
         look: Callable[[], None],
-        tuning: Tuning = DEFAULT,
+        tuning: BreakerTuning = DEFAULT,
     ) -> None:
         self._line = line
         self._queues = queues
@@ -76,17 +91,16 @@ class Breaking:
         self._open: set[Key] = set()  # of these
         self._crowded: set[str] = set()  # queues with more open groups than are read
         self._sending: asyncio.Task[None] | None = None
-        # Whether any run has to be looked at: no queue has a breaker otherwise.
-        self.on = any(queue.settings.breaker is not None for queue in queues.values())
-
-    def begin(self) -> None:
-        """Every run has to be looked at from now on."""
-        self.on = True
+        self._limits = {name: _failures_of(queue) for name, queue in queues.items()}
+        # Whether every run has to be looked at: no queue has a breaker otherwise.
+        self.on = any(limit is not None for limit in self._limits.values())
 
     # -- what runs come to
 
     def ended(self, runs: Sequence[Run]) -> None:
-        """Runs have their outcomes."""
+        """Runs have their outcomes. One that was told when to come back opens a breaker, though its queue
+        may declare none."""
+        self.on = True
         for run in runs:
             failed = has_failed(run)
             if run.rest is not None:
@@ -100,8 +114,10 @@ class Breaking:
     def _concerned(self, run: Run) -> Iterator[Key]:
         """The breakers that count this run: its queue's or its group's, and any that is not closed."""
         visit = run.visit
-        queue = self._queues[visit.queue]
-        per = "" if queue.breaker_failures is None else queue.breaks_per
+        breaker = self._queues[visit.queue].settings.breaker
+        per = None
+        if self._limits[visit.queue] is not None:
+            per = breaker.per if isinstance(breaker, Breaker) else "queue"
         whole = (visit.queue, "")
         if per == "queue" or whole in self._known or whole in self._tally:
             yield whole
@@ -116,7 +132,7 @@ class Breaking:
         reason = _line(run.outcome.error) if failed else ""
         count = self._tally.of(key)
         count.add(run.started, failed=failed, reason=reason)
-        limit = self._queues[key[0]].breaker_failures
+        limit = self._limits[key[0]]
         if failed and (
             key in self._open or (limit is not None and self._failures_of(key) >= limit)
         ):
@@ -166,7 +182,7 @@ class Breaking:
                     log.warning("breaker.waiting", extra={"error": str(error)})
                     self._telling = {}
                     self._tally.put_back(taken)
-                    await asyncio.sleep(self._tuning.breaker_again)
+                    await asyncio.sleep(self._tuning.again)
                 else:
                     self._telling = {}
                     self._answered(taken, answers)
@@ -195,7 +211,7 @@ class Breaking:
             if good:
                 queues, groups = _split(good)
                 began = numbers([count.succeeded_at for _, count in good])
-                trusted = self._tuning.breaker_trusted
+                trusted = self._tuning.trusted
                 await connection.run(
                     SQL["count_successes"],
                     queues=queues,
@@ -236,7 +252,7 @@ class Breaking:
 
     def _forget_old(self) -> None:
         """Drop what nobody has heard of for as long as its row is kept."""
-        least = clock.local() - self._tuning.breaker_known
+        least = clock.local() - self._tuning.known
         old = takewhile(lambda item: item[1][1] < least, self._known.items())
         for key in [key for key, _ in old]:
             del self._known[key]
@@ -247,7 +263,7 @@ class Breaking:
     def read(self, queue: QueueState, failures: int | None, breakers: str | None) -> bool:
         """A queue's breakers as its settings show them. Whether its groups may have more room now."""
         name = queue.name
-        queue.break_after(failures)
+        self._limits[name] = failures
         rows = [] if breakers is None else _rows(breakers)
         if rows or failures is not None:
             self.on = True
@@ -282,12 +298,12 @@ class Breaking:
 
     def _is_crowded(self, name: str, rows: Sequence[Row]) -> bool:
         """Whether a queue may have more open groups than these; it is said once."""
-        if sum(bool(row.group) for row in rows) < LEASE.breaker_groups:
+        if sum(bool(row.group) for row in rows) < MOST_SHUT:
             self._crowded.discard(name)
             return False
         if name not in self._crowded:
             self._crowded.add(name)
-            facts = {"queue": name, "read": LEASE.breaker_groups}
+            facts = {"queue": name, "read": MOST_SHUT}
             log.warning("breaker.crowded", extra=facts)
         return True
 
@@ -296,6 +312,12 @@ class Breaking:
         if self._sending is not None:
             self._sending.cancel()
             await asyncio.gather(self._sending, return_exceptions=True)
+
+
+def _failures_of(queue: QueueState) -> int | None:
+    """After how many in a row it stops, as the code declares it."""
+    breaker = queue.settings.breaker
+    return breaker.failures if isinstance(breaker, Breaker) else None
 
 
 def _split(counts: Sequence[tuple[Key, Count]]) -> tuple[list[str], list[str]]:

@@ -13,19 +13,24 @@ from typing import Any
 import psycopg
 import pytest
 
+from mainspring.breakers.breaker import Breaker
+from mainspring.breakers.breaking import Breaking
+from mainspring.breakers.layer import BreakerLayer
+from mainspring.breakers.statements import SQL as BREAKER_SQL
+from mainspring.db.database import Database
 from mainspring.endpoint import REASON_BYTES
 from mainspring.errors import RetryAfter
-from mainspring.kernel.breaker.breaker import Breaker
 from mainspring.kernel.outcome import Done, Outcome
+from mainspring.kernel.port import WorkerPort
 from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.settings import QueueSettings
 from mainspring.kernel.statements import SQL
-from mainspring.kernel.tuning import DEFAULT, LEASE
+from mainspring.kernel.tuning import LEASE
 from mainspring.kernel.visit import Run
 from mainspring.kernel.worker import Worker
 from mainspring.testing import Clock, wait_until
 from visits import Visits, queue
-from workers import working
+from workers import working as working_without
 
 SOON = RetryPolicy(attempts=1000, first=0.0, most=0.0)
 
@@ -56,6 +61,25 @@ class Service:
             return Done()
         finally:
             self.running[group] -= 1
+
+
+@asynccontextmanager
+async def working(url: str, ring: QueueSettings, **settings: Any) -> AsyncIterator[Worker]:
+    """A worker with breakers, as the assembly makes it."""
+    layer = BreakerLayer(port := WorkerPort.to(Database(url)))
+    try:
+        async with working_without(url, ring, layers=[layer], port=port, **settings) as worker:
+            yield worker
+    finally:
+        await layer.close()
+        await port.close()
+
+
+def breaking_of(worker: Worker) -> Breaking:
+    [layer] = worker._layers
+    assert isinstance(layer, BreakerLayer)
+    assert layer.breaking is not None
+    return layer.breaking
 
 
 @pytest.fixture
@@ -503,7 +527,7 @@ async def test_of_very_many_open_groups_those_that_end_last_are_read(
     visits: Visits, database_url: str, service: Service, caplog: Any
 ) -> None:
     """T13: each worker reads them at each beat. It is said, and the queue's own is always there."""
-    most = LEASE.breaker_groups
+    most = LEASE.shut_groups
     visits.query(
         "insert into mainspring.breaker (queue, grp, failures, opened_at, until, at_once)"
         " select 'ring', 'g' || n, 1, mainspring.now(), mainspring.now() + make_interval(hours => n), 1"
@@ -516,7 +540,7 @@ async def test_of_very_many_open_groups_those_that_end_last_are_read(
         await wait_until(lambda: groups.shut)
         assert len(groups.shut) == most
         assert "g1" not in groups.shut
-        assert worker._breaking._known["ring", ""][0] == 3
+        assert breaking_of(worker)._known["ring", ""][0] == 3
         visits.query("delete from mainspring.breaker where grp = 'g2'")
         worker.heart.poke_beat()
         await wait_until(lambda: "g1" in groups.shut)
@@ -529,10 +553,10 @@ async def test_a_group_of_which_nobody_has_heard_for_long_is_forgotten(
     """T13: tenants that failed once and never came back are not kept in mind for ever."""
     ring = guarded(service, retry=RetryPolicy(attempts=1), breaker=Breaker(failures=3, per="group"))
     async with working(database_url, ring) as worker:
-        breaking = worker._breaking
+        breaking = breaking_of(worker)
         visits.offer("a", group="a")
         await wait_until(lambda: ("ring", "a") in breaking._known)
-        breaking._tuning = replace(DEFAULT, breaker_known=0.0)
+        breaking._tuning = replace(breaking._tuning, known=0.0)
         worker.heart.poke_beat()
         await wait_until(lambda: not breaking._known)
 
@@ -568,7 +592,7 @@ async def test_among_many_breakers_each_statement_finds_its_own(visits: Visits, 
         " from generate_series(1, 20000) n"
     )
     visits.query("analyze mainspring.breaker")
-    text = f"explain (costs off) {SQL[name].text}"
+    text = f"explain (costs off) {(SQL | BREAKER_SQL)[name].text}"
     plan = str(visits.connection.execute(text, PLANNED[name]).fetchall())
     assert "Seq Scan on breaker" not in plan
     assert name == "make_breakers" or "breaker_pkey" in plan
