@@ -14,7 +14,7 @@ MOST = 400  # of one file
 LONGER = {"app.py", "operator.py", "errors.py"}
 # To be split where they have a seam, and until then to grow no more.
 TOO_LONG = {"operate/why.py", "processes/operate/operator.py", "tasks/declare/signature.py"}
-KERNEL = 7621  # wanted: 7,000
+KERNEL = 7626  # wanted: 7,000
 LAYERS_PAGE = 80
 
 

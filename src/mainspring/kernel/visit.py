@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -50,6 +51,14 @@ class Visit(msgspec.Struct, frozen=True, gc=False):
     @property
     def due_at(self) -> datetime:
         return instant(self.due)
+
+
+_visit: Callable[..., Visit] = Visit
+
+
+def visits_of(rows: Iterable[Sequence[Any]], sent: float) -> list[Visit]:
+    """Visits as read_due and read_group return them, asked for at that local moment."""
+    return [_visit(*row, sent) for row in rows]
 
 
 class StopFlag(threading.Event):

@@ -30,7 +30,16 @@ from mainspring.kernel.run.fairness import BACKGROUND_BELOW
 from mainspring.kernel.run.queue import Cursor, QueueState
 from mainspring.kernel.settings import WorkerSettings
 from mainspring.kernel.tuning import Tuning
-from mainspring.kernel.visit import DEFAULT_PRIORITY, END, PRIORITIES, START, Position, Run, Visit
+from mainspring.kernel.visit import (
+    DEFAULT_PRIORITY,
+    END,
+    PRIORITIES,
+    START,
+    Position,
+    Run,
+    Visit,
+    instant,
+)
 
 
 class Intake:
@@ -64,9 +73,8 @@ class Intake:
         self._watch_until = 0.0
         self._read_as_of = 0.0  # the database's time of the last read, as we know it
         self._rest_until: float | None = None  # None: nobody asked when the next visit is due
-        self._next_at: float | None = (
-            None  # the local moment at which it is, if nobody told of others
-        )
+        # The local moment at which it is, if nobody told of others.
+        self._next_at: float | None = None
         self._is_asking = False
         self.passes = 0  # full passes from the start of every level: what a drain waits for
 
@@ -367,6 +375,19 @@ class Intake:
         if len(visits) >= most:
             self._page = min(limit, self._page * 2)
         self._page = min(limit, self._page)
+
+
+def arguments(levels: Sequence[Reading]) -> dict[str, list[object]]:
+    """Of read_due, for these levels."""
+    return {
+        "queues": [level.cursor.queue for level in levels],
+        "priorities": [level.cursor.priority for level in levels],
+        "after_due": [instant(level.after[0]) for level in levels],
+        "after_key": [level.after[1] for level in levels],
+        "upto_due": [instant(level.upto[0]) for level in levels],
+        "upto_key": [level.upto[1] for level in levels],
+        "most": [level.most for level in levels],
+    }
 
 
 def by_level(visits: Sequence[Visit]) -> Pages:

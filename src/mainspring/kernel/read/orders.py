@@ -1,15 +1,13 @@
-"""What the intake tells a reader to do, and how a read is asked and answered. Pure, no I/O."""
+"""What the intake tells a reader to do. Pure data, no I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from mainspring.kernel.run.queue import Cursor
-from mainspring.kernel.visit import Position, Visit, instant
-
-_visit: Callable[..., Visit] = Visit  # a row's columns are its fields, in their order
+from mainspring.kernel.visit import Position, Visit, visits_of
 
 # Between the queue and the group of what a statement passes over; no queue's name contains it.
 UNIT = "\x1f"
@@ -45,26 +43,6 @@ class Read:
     as_of: float
     is_sweep: bool = False
 
-    @property
-    def queues(self) -> list[str]:
-        return [level.cursor.queue for level in self.levels]
-
-    def arguments(self, places: Sequence[int]) -> dict[str, list[object]]:
-        """Of read_due, for the levels at these places."""
-        levels = [self.levels[n] for n in places]
-        return {
-            "queues": [level.cursor.queue for level in levels],
-            "priorities": [level.cursor.priority for level in levels],
-            "after_due": [instant(level.after[0]) for level in levels],
-            "after_key": [level.after[1] for level in levels],
-            "upto_due": [instant(level.upto[0]) for level in levels],
-            "upto_key": [level.upto[1] for level in levels],
-            "most": [level.most for level in levels],
-        }
-
-    def visits(self, rows: Sequence[Any]) -> list[Visit]:
-        return [_visit(*row, self.sent) for row in rows]
-
 
 @dataclass(frozen=True, slots=True)
 class ReadGroups:
@@ -82,8 +60,7 @@ class ReadGroups:
     def visits(self, rows: Sequence[Any], sent: float) -> Mapping[GroupName, list[Visit]]:
         """Those of each group, sent for at that local moment."""
         found: dict[GroupName, list[Visit]] = {}
-        for row in rows:
-            visit = _visit(*row, sent)
+        for visit in visits_of(rows, sent):
             found.setdefault((visit.queue, visit.group), []).append(visit)
         return found
 

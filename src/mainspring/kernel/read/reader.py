@@ -21,12 +21,12 @@ from mainspring.db.shared import SharedLine
 from mainspring.ids import shard_mask
 from mainspring.kernel.outcome import Done
 from mainspring.kernel.owned import Owned
-from mainspring.kernel.read.intake import Intake, by_level
+from mainspring.kernel.read.intake import Intake, arguments, by_level
 from mainspring.kernel.read.orders import UNIT, Ask, Flag, Read, ReadGroups, Rest, Room
 from mainspring.kernel.run.buffer import Buffer
 from mainspring.kernel.settings import Prepare, WorkerSettings
 from mainspring.kernel.statements import SQL
-from mainspring.kernel.visit import Run, Visit, instant
+from mainspring.kernel.visit import Run, Visit, instant, visits_of
 
 # Settings of the reader's connection. A page comes in the order of visit_due: with statistics of an
 # empty table the planner would rather walk the primary key and sort.
@@ -168,16 +168,17 @@ class Reader:
     async def _fetch(self, read: Read) -> list[Visit]:
         self._buffer.read_sent()
         visits: list[Visit] = []
-        for shards, places in self._owned.by_shards(read.queues, self._database.shard_count):
+        queues = [level.cursor.queue for level in read.levels]
+        for shards, places in self._owned.by_shards(queues, self._database.shard_count):
             mask = None if shards is None else shard_mask(shards, self._database.shard_count)
             rows = await self._ask(
                 "read_due",
-                **read.arguments(places),
+                **arguments([read.levels[n] for n in places]),
                 shards=mask,
                 behind=[f"{queue}{UNIT}{grp}" for queue, grp in self._buffer.behind_groups()],
                 worker_id=self._owned.worker_id,
             )
-            visits += read.visits(rows)
+            visits += visits_of(rows, read.sent)
         if crash_points.listener is not None:
             crash_points.passed("page.read")
         if self._prepares and visits:
@@ -205,10 +206,7 @@ class Reader:
         self._buffer.read_sent()
         sent, changes = clock.local(), self._owned.changes
         rows = await self._ask(
-            "read_group",
-            **read.arguments(),
-            most=most,
-            worker_id=self._owned.worker_id,
+            "read_group", **read.arguments(), most=most, worker_id=self._owned.worker_id
         )
         if changes != self._owned.changes:
             self.intake.failed()
