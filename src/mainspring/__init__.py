@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from mainspring.processes.declare.call_off import call_off
     from mainspring.processes.declare.decider_api import Signal, gather, scope, set_attrs, sleep
     from mainspring.processes.declare.flow import choose, every, for_each, repeat_until
+    from mainspring.processes.declare.group import CallGroup
     from mainspring.processes.declare.handle import ProcessHandle
     from mainspring.processes.declare.process import Process
     from mainspring.processes.declare.question import ProcessView, Question
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AlreadyEnqueued",
     "Breaker",
+    "CallGroup",
     "Change",
     "Codec",
     "Context",
@@ -136,6 +138,7 @@ if not TYPE_CHECKING:  # else every name would be there for a type checker
             "entities.declare.outcome": "Untouched Update now",
             "breakers.breaker": "Breaker",
             "kernel.retry": "RetryPolicy",
+            "processes.declare.group": "CallGroup",
             "processes.declare.handle": "ProcessHandle",
             "processes.declare.process": "Process",
             "processes.operate.search": "ProcessFilter",

@@ -58,6 +58,12 @@ from mainspring.kernel.statements import register_arguments
 from mainspring.kernel.visit import DEFAULT_PRIORITY
 from mainspring.loops import run_apart, run_here
 from mainspring.processes.declare.decider_api import Signal
+from mainspring.processes.declare.group import (
+    CallGroup,
+    DeclaresProcess,
+    GroupOptions,
+    declare_group,
+)
 from mainspring.processes.declare.handle import ProcessHandle, check_own_id
 from mainspring.processes.declare.process import Process, ProcessDecorator
 from mainspring.processes.declare.question import Question
@@ -82,6 +88,7 @@ from mainspring.tasks.declare.batch import (
     BatchOptions,
     declare_batch,
 )
+from mainspring.tasks.declare.calls import Takes1
 from mainspring.tasks.declare.handle import CallLookup, Handle, own_id
 from mainspring.tasks.declare.options import check_priority
 from mainspring.tasks.declare.promise import Promise
@@ -469,6 +476,28 @@ class Mainspring(DatabaseHost, Advancing):
         if function is None:
             return lambda f: self.registry.declare(f, settings)
         return self.registry.declare(function, settings)
+
+    def group(
+        self,
+        *,
+        then: Takes1[Never, ..., R],
+        name: str | None = None,
+        **settings: Unpack[GroupOptions],
+    ) -> CallGroup[R]:
+        """Declare a group: calls of any tasks, and a callback when all of them have ended.
+
+            nightly = app.group(then=report)
+
+            handle = await nightly.start([load.bind(1), clean.bind("x")])
+            print(await handle.result())  # what the report returns
+
+        `then`: a task or a process that takes a list first. As `list[Outcome[T]]` it gets every end,
+        failures too; as `list[T]` it waits until every call is done, so a parked one holds it until it was
+        restarted. `name`: its queue, and the type of its processes; "<then>.group" unless set.
+        """
+        declare = cast("DeclaresProcess", self.process)
+        made = declare_group(then, name, declare, self.registry.versions.of, settings)
+        return cast("CallGroup[R]", made)
 
     def _in_pool(self, settings: Mapping[str, object]) -> dict[str, Any]:
         """These settings, with the application's pool where they name none."""

@@ -15,6 +15,7 @@ def test_the_names_of_the_package() -> None:
     assert mainspring.__all__ == [
         "AlreadyEnqueued",
         "Breaker",
+        "CallGroup",
         "Change",
         "Codec",
         "Context",

@@ -50,3 +50,6 @@ def trip(n: int) -> Promise[bool]:
         car.compensate(free, f"car {n}", car)
         s.returns(go.wait())
     return s.promise
+
+
+squares = app.group(then=add, name="squares", retry=RETRY)

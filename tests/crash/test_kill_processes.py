@@ -38,13 +38,13 @@ def finish(url: str) -> None:
         assert heir.wait(60) == 0
 
 
-def check(url: str, ids: list[str]) -> None:
+def check(url: str, ids: list[str], *, right: int = RIGHT) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         rows = connection.execute(
             "select p.id::text, p.state::text, r.result from mainspring.process p"
             " join mainspring.task r on r.process_id = p.id and r.id = p.root"
         ).fetchall()
-        assert sorted(rows) == sorted((id, "finished", RIGHT) for id in ids)
+        assert sorted(rows) == sorted((id, "finished", right) for id in ids)
         # Each task is done once: no generation of it has two ends.
         twice = connection.execute(
             "select key from mainspring.history where outcome = 'done' and queue not like 'mainspring.%'"
@@ -72,6 +72,38 @@ def test_a_worker_killed_in_the_middle_of_processes_loses_none(
     finish(mainspring_url)
 
     check(mainspring_url, ids)
+
+
+@pytest.mark.parametrize(
+    "step",
+    fast_first(["settle.answered:2", "run.started:9", "run.ended:20", "settle.sending:2"], 1),
+)
+def test_a_group_whose_worker_is_killed_calls_its_callback_once(
+    mainspring_url: str, step: str
+) -> None:
+    """T13: between the calls and the callback, and in them."""
+    import process_app
+
+    app = Mainspring(mainspring_url)
+    square, add = (app.task(f.function) for f in (process_app.square, process_app.add))
+    squares = app.group(then=add, name="squares")
+
+    async def begin() -> list[str]:
+        async with app:
+            groups = [[square.bind(n) for n in range(N)] for _ in range(COUNT)]
+            return [(await squares.start(calls)).id for calls in groups]
+
+    ids = asyncio.run(begin())
+    with WorkerProcess(PLACE, mainspring_url, path=Path(__file__).parent, die_at=step) as victim:
+        victim.wait_dead()
+    finish(mainspring_url)
+
+    check(mainspring_url, ids, right=sum(n * n for n in range(N)))
+    with psycopg.connect(mainspring_url, autocommit=True) as connection:
+        counted = connection.execute(
+            "select count(*) from mainspring.task where actor = 'add'"
+        ).fetchone()
+        assert counted == (COUNT,)
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,8 @@ def why(
     for cause in found.causes:
         show.say(f"{cause.name}: {cause.text}")
         show.say(f"  what to do: {cause.remedy}")
+    for waiting in found.waiting:
+        show.say(str(waiting))
 
 
 @group.command()

@@ -4,6 +4,7 @@ call_off.py     a step of a process ends a part of it, while the rest goes on
 decider_api.py  what a decider can say besides calling tasks: wait, join, race, enclose,
                 remember
 flow.py         choices, loops and reminders without a function of their own for every body
+group.py        calls of tasks, and a callback when all of them have ended
 handle.py       A process that was started: where it is, what it came to, and messages to it
 process.py      a decider whose calls start processes, and steps inside of one
 question.py     signals that are answered: who asks waits for what the process makes of it

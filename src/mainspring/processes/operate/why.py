@@ -15,7 +15,7 @@ import msgspec
 
 from mainspring.db.database import Connection
 from mainspring.operate import VISIT_REMEDIES, why_visit
-from mainspring.phrases import instant
+from mainspring.phrases import counted, instant
 from mainspring.processes.operate.search import FoundProcess, find_process
 from mainspring.processes.statements import SQL
 from mainspring.processes.structural.repair import ProcessViolation
@@ -59,6 +59,19 @@ class ProcessWhy(msgspec.Struct, frozen=True):
 
     process: FoundProcess
     causes: list[ProcessCause]
+    waiting: list[StillWaiting] = []  # what goes on when these causes are gone
+
+
+class StillWaiting(NamedTuple):
+    """A row of read_waiting_calls.sql: a call that waits for others; how many of them have not ended."""
+
+    task: str
+    actor: str
+    missing: int
+    of: int
+
+    def __str__(self) -> str:
+        return f"{self.actor!r} waits for {self.missing} of {counted(self.of, 'call')}"
 
 
 class WaitingTask(NamedTuple):
@@ -102,7 +115,10 @@ async def explain(connection: Connection, id: str) -> ProcessWhy:
         causes.append(external_cause(task) or await _queued_cause(connection, task))
     if not causes:
         causes.append(ProcessCause("nothing_open", "no task of it is queued or waits outside"))
-    return ProcessWhy(process, causes)
+    waiting = await connection.rows(
+        SQL["read_waiting_calls"], StillWaiting, id=process.id, limit=MOST_TASKS
+    )
+    return ProcessWhy(process, causes, waiting)
 
 
 def external_cause(task: WaitingTask) -> ProcessCause | None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import re
+import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Protocol, TypeGuard
@@ -121,6 +122,16 @@ def _is_outcome(kind: object) -> bool:
     return (typing.get_origin(kind) or kind) is Outcome
 
 
+def _takes_outcome(kind: object) -> bool:
+    """Whether an Outcome may be given for it itself, and not only in it."""
+    return _is_outcome(kind) or any(map(_is_outcome, _choices(kind)))
+
+
+def _choices(kind: object) -> tuple[object, ...]:
+    is_union = typing.get_origin(kind) in (typing.Union, types.UnionType)
+    return typing.get_args(kind) if is_union else ()
+
+
 Place = Callable[[Promise[object], str], int]
 
 
@@ -163,6 +174,8 @@ class ArgumentWriter:
                 )
             self._kind = form.kinds[name]
             if type(value) is Promise:
+                if self._kind == "outcome" and not _takes_outcome(signature.types[name]):
+                    self._kind = "value"  # of a list of outcomes, say
                 piece = b'"%s"' % self._put(value).encode()
             else:
                 piece = self._argument(signature, name, value)

@@ -90,6 +90,11 @@ class Recorder:
             )
         )
 
+    def written(self, child: ChildTask) -> Promise[object]:
+        """Record a call whose arguments are written and checked already."""
+        self._check_open(f"{child.actor}(...)")
+        return self._add(msgspec.structs.replace(child, scope=self._scope))
+
     def child(
         self,
         process: Callee,

@@ -58,6 +58,8 @@ def _has_nul(value: object) -> bool:
         return any(_has_nul(k) or _has_nul(v) for k, v in value.items())
     if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes | bytearray):
         return any(map(_has_nul, value))
-    if isinstance(value, str | int | float | bytes | bytearray | None):
-        return False
+    if isinstance(value, str | int | float | bytes | bytearray | msgspec.Raw | None):
+        return False  # what is JSON already was checked where it was written
+    if isinstance(value, msgspec.Struct):
+        return any(_has_nul(getattr(value, name)) for name in value.__struct_fields__)
     return _has_nul(msgspec.to_builtins(value, enc_hook=pydantic_types.write))
