@@ -105,6 +105,7 @@ MISTAKES = [
     ("/history?since=yesterday", 400, "a time with its zone"),
     ("/history?outcome=fine", 400, "one of"),
     ("/history?field=name%3D1", 400, "needs the queue"),
+    ("/parked/group?error=refused", 400, "within a queue"),
     ("/processes/one?id=nobody", 404, "nobody"),
     ("/entities/kind?name=pag", 404, "did you mean"),
     ("/jump?q=nothing", 404, "nothing is named"),

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from importlib.resources import files
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 from uuid import uuid4
 
 from starlette.applications import Starlette
+from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
@@ -136,6 +138,10 @@ class Console:
         except Exception as error:
             return self._drawn(request, _failed(error, request), look)
 
+    async def _examine(self) -> None:
+        with suppress(MainspringError, OSError):
+            await self._snapshot.examine()
+
     async def _order(self, request: Request) -> Response:
         return await self._served(request, orders.take)
 
@@ -218,7 +224,8 @@ class Console:
             return Response(shown_as_json(page.values), page.status, media_type="application/json")
         template = environment().get_template(page.template)
         text = template.render(self._values(request, page, look))
-        return Response(text, page.status, media_type="text/html; charset=utf-8")
+        after = BackgroundTask(self._examine) if page.live == "glance" else None
+        return Response(text, page.status, media_type="text/html; charset=utf-8", background=after)
 
 
 _NO_TOKEN = "No such token, or it has expired, or it has no scope for the console."

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import msgspec
 from starlette.requests import Request
@@ -16,7 +17,6 @@ from starlette.responses import Response, StreamingResponse
 
 from mainspring.console.snapshot import Glance, Snapshot
 from mainspring.console.words import number, span
-from mainspring.errors import MainspringError
 
 EVERY_SECONDS = 1.0
 MOST_STREAMS = 200
@@ -62,7 +62,7 @@ class Streams:
         while self._watching:
             try:
                 said = _event("glance", glance(await self._snapshot.look()))
-            except (MainspringError, OSError):
+            except Exception:
                 said = _event("stale", {})
             if said != last:
                 last = said
@@ -71,6 +71,8 @@ class Streams:
                         queue.get_nowait()
                     queue.put_nowait(said)
             await asyncio.sleep(EVERY_SECONDS)
+            with suppress(Exception):
+                await self._snapshot.examine()
 
 
 def _event(name: str, data: object) -> bytes:

@@ -80,6 +80,11 @@ class Visitor:
         """Lags, as the last looks have found them."""
         return list(self._snapshot.lags)
 
+    @property
+    def snapshot(self) -> Snapshot:
+        """What all pages share."""
+        return self._snapshot
+
     async def sight(self) -> Glance:
         """The engine at a glance; a second old at most."""
         sight = await self._snapshot.look()

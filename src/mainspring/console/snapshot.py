@@ -49,9 +49,10 @@ class Snapshot:
         self._app = app
         self._last: Glance | None = None
         self._looked = 0.0
-        self._findings: list[Finding] = []
+        self.findings: list[Finding] = []
+        self.examined_at: datetime | None = None
         self._examined = float("-inf")
-        self._looking = asyncio.Lock()
+        self._looking, self._examining = asyncio.Lock(), asyncio.Lock()
         self._ahead = timedelta()
         self.rates: deque[float] = deque(maxlen=KEPT)
         self.lags: deque[float] = deque(maxlen=KEPT)
@@ -69,13 +70,21 @@ class Snapshot:
                 self._looked = time.monotonic()
             return self._last
 
+    async def examine(self, *, now: bool = False) -> None:
+        """Have the doctor look, unless he did lately or is at it. It takes him a second where tables are
+        large, so no page waits for it: it is done once one has been sent."""
+        if not now and (
+            self._examining.locked() or time.monotonic() - self._examined < SLOW_SECONDS
+        ):
+            return
+        async with self._examining:
+            self.findings = await self._app.operator.doctor()
+            self._examined, self.examined_at = time.monotonic(), self.now()
+
     async def _read(self) -> Glance:
         operator = self._app.operator
         status = await operator.status()
         self._ahead = status.at - datetime.now(UTC)
-        if time.monotonic() - self._examined > SLOW_SECONDS:
-            self._findings = await operator.doctor()
-            self._examined = time.monotonic()
         parked = await operator.parked_groups(limit=MOST_GROUPS)
         if len(parked) < MOST_GROUPS:
             parked_count = sum(group.count for group in parked)
@@ -87,7 +96,7 @@ class Snapshot:
             parked,
             await operator.operations(limit=10),
             await self._app.reactive.tasks(missed_only=True),
-            self._findings,
+            self.findings,
             parked_count,
         )
         self.looks += 1

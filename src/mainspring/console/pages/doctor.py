@@ -6,6 +6,9 @@ from mainspring.console.look import Page, Visitor
 
 
 async def page(look: Visitor) -> Page:
-    """Examined when it is asked for."""
-    values = {"findings": await look.operator.doctor()}
-    return Page("doctor.html", "Doctor", values, command="mainspring doctor")
+    """As he found it lately; `now`: he looks while you wait."""
+    shared = look.snapshot
+    if look.text("now") is not None:
+        await shared.examine(now=True)
+    values = {"findings": shared.findings, "examined_at": shared.examined_at}
+    return Page("doctor.html", "Doctor", values, command="mainspring doctor", live="glance")

@@ -177,21 +177,50 @@ function poll() {
   if (document.body.dataset.live === "poll" && !document.hidden) draw();
 }
 
-function watch() {
-  if (document.body.dataset.live !== "glance" || document.hidden || stream) return;
-  stream = new EventSource(`${root}/live`);
-  stream.addEventListener("glance", (event) => {
-    const figures = JSON.parse(event.data);
-    for (const [name, text] of Object.entries(figures)) {
-      for (const place of $$(`[data-live-figure="${name}"]`)) place.textContent = text;
+function told({ name, figures }) {
+  if (document.hidden) return;
+  if (name === "stale") say("the database does not answer, looks again", true);
+  else if (name === "lost") say("no answer, looks again", true);
+  else {
+    for (const [figure, text] of Object.entries(figures)) {
+      for (const place of $$(`[data-live-figure="${figure}"]`)) place.textContent = text;
     }
     draw();
-  });
-  stream.addEventListener("stale", () => say("the database does not answer, looks again", true));
-  stream.onerror = () => say("no answer, looks again", true);
+  }
+}
+
+// Of all the tabs of a browser one has the stream and tells the others: a browser opens six connections to a
+// server at most, and a seventh stream would be the end of its pages.
+const tabs = "BroadcastChannel" in window ? new BroadcastChannel(`mainspring ${root}`) : null;
+if (tabs) tabs.onmessage = (event) => told(event.data);
+let turn = null;
+
+function listen() {
+  const tell = (message) => { told(message); tabs?.postMessage(message); };
+  stream = new EventSource(`${root}/live`);
+  stream.addEventListener("glance", (event) => tell({ name: "glance", figures: JSON.parse(event.data) }));
+  stream.addEventListener("stale", () => tell({ name: "stale" }));
+  stream.onerror = () => {
+    tell({ name: "lost" });  // a stream that was refused is over, and asked for again
+    if (stream?.readyState === EventSource.CLOSED) setTimeout(() => { rest(); watch(); }, 3000);
+  };
+}
+
+function watch() {
+  if (document.body.dataset.live !== "glance" || document.hidden || turn) return;
+  turn = new AbortController();
+  if (!tabs || !navigator.locks) { listen(); return; }
+  const { signal } = turn;
+  navigator.locks.request(`mainspring ${root}`, { signal }, () => new Promise((end) => {
+    if (signal.aborted) { end(); return; }
+    signal.addEventListener("abort", end);
+    listen();
+  })).catch(() => { /* the tab was hidden before its turn came */ });
 }
 
 function rest() {
+  turn?.abort();
+  turn = null;
   stream?.close();
   stream = null;
 }
