@@ -17,4 +17,4 @@ where v.shard = m.shard and v.key = m.key and v.queue = m.queue
 returning v.shard, v.key, v.queue, v.id, v.grp, v.priority, date_part('epoch', v.due_at) as due, v.version,
   least(v.attempt, 2147483645) as attempt, v.crashes,
   case when v.expires_at is not null then greatest(least(v.expires_at, '9999-01-01Z'), '1970-01-01Z') end as expires_at,
-  v.payload::text as payload, v.pass as run, extract(epoch from v.started_at)::double precision as started, v.held_until
+  v.payload::text as payload, v.ctid::text as address, v.pass as run, extract(epoch from v.started_at)::double precision as started, v.held_until

@@ -5,13 +5,13 @@
 select v.shard, v.key, v.queue, v.id, v.grp, v.priority, date_part('epoch', v.due_at) as due, v.version,
   least(v.attempt, 2147483645) as attempt, v.crashes,
   case when v.expires_at is not null then greatest(least(v.expires_at, '9999-01-01Z'), '1970-01-01Z') end as expires_at,
-  v.payload::text as payload, extract(epoch from mainspring.now())::double precision as now
+  v.payload::text as payload, v.ctid::text as address, extract(epoch from mainspring.now())::double precision as now
 from unnest(%(queues)s::text[], %(most)s::integer[]) as q(name, most)
 cross join lateral (
   select v.*
   from generate_series(9, 0, -1) as level(priority)
   cross join lateral (
-    select v.*
+    select v.*, v.ctid
     from mainspring.visit v
     where v.queue = q.name and v.priority = level.priority
       and v.pass is null and v.parked_at is null and v.due_at <= mainspring.now()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from mainspring import crash_points
@@ -17,11 +17,13 @@ from mainspring.kernel import RetryPolicy
 from mainspring.processes.commit.batch import NotSettled, Torn
 from mainspring.processes.commit.commit import BATCH, WIDE, WIDEST
 from mainspring.processes.remote import settling
+from mainspring.processes.remote.places import Places
 from mainspring.processes.remote.settling import Prepared, SettledAs, Settling
 from mainspring.shape import told
 
 T = TypeVar("T")
 GATHER_SECONDS = 0.003
+PLAIN_BATCH = 1000  # results alone
 AT_ONCE = 2  # commits; they lock in one order, as those of two workers
 # An answer that meets a lock is sent again so often, so many seconds apart; one whose connection broke
 # as well.
@@ -39,24 +41,41 @@ class SettleHost(Protocol):
     async def run_steps(self, steps: Steps[T]) -> T: ...
 
 
-@dataclass(eq=False, slots=True)
-class GivenAnswer:
-    """An answer in the line."""
+class GivenAnswers:
+    """Answers that came together, and what became of each."""
 
-    item: Settling
-    held_up_at: float | None = None  # for the first time
-    outages: int = 0
-    settled: asyncio.Future[SettledAs] = field(
-        default_factory=lambda: asyncio.get_running_loop().create_future()
-    )
+    def __init__(self, count: int) -> None:
+        self.settled: list[SettledAs] = [None] * count
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._left = count
 
-    def tell(self, settled: SettledAs) -> None:
-        if not self.settled.done():
-            self.settled.set_result(settled)
+    def tell(self, n: int, settled: SettledAs) -> None:
+        self.settled[n] = settled
+        self._left -= 1
+        if not self._left and not self.done.done():
+            self.done.set_result(None)
 
     def fail(self, error: BaseException) -> None:
-        if not self.settled.done():
-            self.settled.set_exception(error)
+        if not self.done.done():
+            self.done.set_exception(error)
+
+
+@dataclass(eq=False, slots=True)
+class GivenAnswer:
+    """An answer in the line, the n-th of those that came with it."""
+
+    item: Settling
+    given: GivenAnswers
+    n: int
+    address: str | None  # where its row lay, of a result alone
+    held_up_at: float | None = None  # for the first time
+    outages: int = 0
+
+    def tell(self, settled: SettledAs) -> None:
+        self.given.tell(self.n, settled)
+
+    def fail(self, error: BaseException) -> None:
+        self.given.fail(error)
 
 
 class AnswerLine:
@@ -67,10 +86,12 @@ class AnswerLine:
         host: SettleHost,
         retries: Callable[[], Mapping[str, RetryPolicy]],
         settled: Callable[[Sequence[str]], None],
+        places: Places,
     ) -> None:
         self._host = host
         self._retries = retries
         self._settled = settled
+        self._places = places
         self._waiting: deque[GivenAnswer] = deque()
         self._held_up: dict[GivenAnswer, asyncio.TimerHandle] = {}
         self._workers: set[asyncio.Task[None]] = set()
@@ -79,9 +100,13 @@ class AnswerLine:
 
     async def settle(self, items: Sequence[Settling]) -> list[SettledAs]:
         """What became of each. It is carried through even if its caller goes."""
-        given = [GivenAnswer(item) for item in items]
-        self._add(given)
-        return list(await asyncio.gather(*(one.settled for one in given)))
+        if not items:
+            return []
+        given = GivenAnswers(len(items))
+        places = [self._places.take(one.ticket.run) if one.is_plain else None for one in items]
+        self._add([GivenAnswer(one, given, n, places[n]) for n, one in enumerate(items)])
+        await given.done
+        return given.settled
 
     async def close(self) -> None:
         """Commit what is in the line. What somebody's lock holds up is to be sent again."""
@@ -118,7 +143,11 @@ class AnswerLine:
             except TimeoutError:
                 pass
         self._full.clear()
-        batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+        batch: list[GivenAnswer] = []
+        others = 0
+        while self._waiting and len(batch) < PLAIN_BATCH and others < BATCH:
+            batch.append(self._waiting.popleft())
+            others += batch[-1].address is None
         if batch:  # the other may have taken it
             await self._send(batch)
 
@@ -159,6 +188,35 @@ class AnswerLine:
         self._add([one])
 
     async def _once(self, given: Sequence[GivenAnswer]) -> dict[int, SettledAs]:
+        settled = await self._plain(given)
+        if len(settled) == len(given):
+            return settled
+        left = [n for n in range(len(given)) if n not in settled]
+        judged = await self._judged([given[n] for n in left])
+        return settled | {left[n]: one for n, one in judged.items()}
+
+    async def _plain(self, given: Sequence[GivenAnswer]) -> dict[int, SettledAs]:
+        """Results alone, first as if all counted. What did not, or was sent before, is judged."""
+        plain: dict[int, int] = {}  # by their runs
+        some: list[tuple[Settling, str]] = []
+        for n, one in enumerate(given):
+            if one.address is not None:
+                plain[one.item.ticket.run] = n
+                some.append((one.item, one.address))
+                one.address = None  # whatever comes of it: once
+        if not plain:
+            return {}
+        try:
+            runs = await self._host.run_steps(settling.plain_steps(some))
+        except Exception as error:
+            if not is_of_one(error):
+                raise
+            return {}
+        if runs:
+            crash_points.passed("answers.committed")
+        return {n: "accepted" for run, n in plain.items() if run in runs}
+
+    async def _judged(self, given: Sequence[GivenAnswer]) -> dict[int, SettledAs]:
         items = [one.item for one in given]
         fast = all(one.held_up_at is None for one in given)  # else it would be held up again
         shard_count = (await self._host.database()).shard_count

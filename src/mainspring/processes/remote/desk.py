@@ -20,6 +20,7 @@ from mainspring.processes.record.decision import Decision
 from mainspring.processes.remote.answer_line import AnswerLine
 from mainspring.processes.remote.beating import Beaten, beat_steps, held_steps
 from mainspring.processes.remote.line import PullAnswer, PullLine
+from mainspring.processes.remote.places import Places
 from mainspring.processes.remote.pulling import PullAsk, id_of
 from mainspring.processes.remote.seal import Seals
 from mainspring.processes.remote.settling import SettledAs, Settling
@@ -54,8 +55,9 @@ class Desk:
     def __init__(self, host: RemoteHost, seals: Seals, *, stays: bool = False) -> None:
         self._host = host
         self._seals = seals
-        self.line = PullLine(host, seals, self._ended, stays=stays)
-        self._settles = AnswerLine(host, self._retries, self.line.settled)
+        places = Places()
+        self.line = PullLine(host, seals, self._ended, places, stays=stays)
+        self._settles = AnswerLine(host, self._retries, self.line.settled, places)
 
     async def pull(self, asking: PullAsk, wait: float, *, again: bool = False) -> PullAnswer:
         """Tasks for one who asks; waits for the first."""

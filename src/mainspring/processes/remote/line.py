@@ -25,6 +25,7 @@ from mainspring.kernel import Run, Sleeper
 from mainspring.processes.commit.change import TaskChange
 from mainspring.processes.declare.versions import Versions
 from mainspring.processes.remote import pulling
+from mainspring.processes.remote.places import Places
 from mainspring.processes.remote.pull_rows import RemoteActor
 from mainspring.processes.remote.pulling import (
     Dealt,
@@ -88,12 +89,14 @@ class PullLine:
         host: LineHost,
         seals: Seals,
         ended: Callable[[Run, TaskChange], Steps[str]],
+        places: Places,
         *,
         stays: bool,
     ) -> None:
         self._host = host
         self._seals = seals
         self._ended = ended
+        self._places = places
         self._stays = stays
         self._open: dict[OpenPull, None] = {}  # in the order of their coming
         self._due: set[str] = set()  # actors to be looked at now
@@ -279,8 +282,10 @@ class PullLine:
             raise
         if held:
             crash_points.passed("pull.held")
-        for n, pull in enumerate(asking):
-            tasks = [task for task in dealt.tasks if task.held.asked == n]
+        shares: list[list[DealtTask]] = [[] for _ in asking]
+        for task in dealt.tasks:
+            shares[task.held.asked].append(task)
+        for pull, tasks in zip(asking, shares, strict=True):
             pull.held = [task.held for task in tasks]
             if tasks and pull.answer.done():  # its caller went meanwhile
                 self._give_back(pull.held)
@@ -323,6 +328,9 @@ class PullLine:
     def _fitting(self, tasks: Sequence[DealtTask]) -> list[Pulled]:
         """What fits into an answer; the rest is due again at once, for it would be lost with it."""
         most = pulling.fitting(tasks)
+        for task in tasks[:most]:
+            if task.is_simple:
+                self._places.note(task.held.hold.run, task.held.hold.address)
         self._give_back([task.held for task in tasks[most:]])
         return [task.pulled for task in tasks[:most]]
 
@@ -363,7 +371,7 @@ class PullLine:
             await self._host.run_steps(pulling.give_back_steps(held))
         except Exception as error:  # they come back when their time is over
             log.warning("pull.not_given_back", extra={"tasks": len(held), "error": str(error)})
-        self._offered_now(sorted({one.run.visit.queue for one in held}))
+        self._offered_now(sorted({one.visit.queue for one in held}))
 
     def _fail(self, error: Exception, pulls: Iterable[OpenPull]) -> None:
         for pull in pulls:

@@ -24,6 +24,7 @@ class RemoteActor(NamedTuple):
 class FreeVisit(VisitRow, frozen=True):
     """A row of pull_visits.sql: a visit as a run reads it, locked."""
 
+    address: str
     now: float
 
     @property
@@ -34,6 +35,7 @@ class FreeVisit(VisitRow, frozen=True):
 class PulledVisit(VisitRow, frozen=True):
     """A row of pull_again.sql: a visit as a run reads it, and its run."""
 
+    address: str
     run: int
     started: float
     held_until: datetime
@@ -45,6 +47,7 @@ class Hold(NamedTuple):
     run: int
     started: float
     held_until: datetime
+    address: str  # where the visit's row lies now
 
 
 class Returned(NamedTuple):

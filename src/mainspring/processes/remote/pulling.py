@@ -18,7 +18,7 @@ from uuid import UUID, uuid5
 
 import msgspec
 
-from mainspring.db.sql import Steps, one, rows, run
+from mainspring.db.sql import Steps, one, quoted, rows, run
 from mainspring.errors import InvalidArguments, InvalidSetting, MainspringError, NotFound
 from mainspring.ids import token
 from mainspring.kernel import KERNEL_SQL, Expired, QueueSettings, Run, Visit, settle_values
@@ -65,9 +65,16 @@ class PullAsk(NamedTuple):
 class HeldTask(msgspec.Struct):
     """A visit that is held for a pull, by its place among those that ask."""
 
-    run: Run
+    visit: Visit
+    hold: Hold
     held_until: datetime
     asked: int
+
+    @property
+    def run(self) -> Run:
+        """The attempt as a run, for what ends without being handed out."""
+        visit, hold = self.visit, self.hold
+        return Run(visit, hold.run, hold.started, 0.0, settings=_settings(visit.queue))
 
 
 class DealtTask(NamedTuple):
@@ -76,6 +83,7 @@ class DealtTask(NamedTuple):
     held: HeldTask
     pulled: Pulled
     size: int  # bytes of its arguments
+    is_simple: bool  # its result alone may be written: nothing else must be known of it
 
 
 class Dealt(NamedTuple):
@@ -150,15 +158,16 @@ def hold_steps(asked: Sequence[PullAsk], known: Mapping[str, RemoteActor]) -> St
     holds = yield from rows(
         KERNEL_SQL["hold_pulled"],
         Hold,
-        shards=[visit.shard for visit, _ in dealt],
-        keys=[visit.key for visit, _ in dealt],
-        queues=[visit.queue for visit, _ in dealt],
+        addresses=quoted([visit.address for visit, _ in dealt]),
+        versions=[visit.version for visit, _ in dealt],
         passes=passes,
         work_timeouts=[timeouts[visit.queue] for visit, _ in dealt],
     )
     by_pass = {hold.run: hold for hold in holds}
     return [
-        _held(visit.visit, by_pass[held], n) for (visit, n), held in zip(dealt, passes, strict=True)
+        HeldTask(visit.visit, hold, hold.held_until.astimezone(UTC), n)
+        for (visit, n), held in zip(dealt, passes, strict=True)
+        if (hold := by_pass.get(held)) is not None
     ]
 
 
@@ -191,7 +200,15 @@ def again_steps(asking: PullAsk, known: Mapping[str, RemoteActor]) -> Steps[list
         work_timeouts=[stored_policy(known[name].policy).work_timeout for name in asking.actors],
         pull_id=asking.pull_id,
     )
-    return [_held(h.visit, Hold(h.run, h.started, h.held_until), 0) for h in held]
+    return [
+        HeldTask(
+            h.visit,
+            Hold(h.run, h.started, h.held_until, h.address),
+            h.held_until.astimezone(UTC),
+            0,
+        )
+        for h in held
+    ]
 
 
 def give_back_steps(held: Sequence[HeldTask]) -> Steps[None]:
@@ -199,10 +216,10 @@ def give_back_steps(held: Sequence[HeldTask]) -> Steps[None]:
     freed = yield from rows(
         KERNEL_SQL["give_back"],
         Returned,
-        shards=[one.run.visit.shard for one in held],
-        keys=[one.run.visit.key for one in held],
-        queues=[one.run.visit.queue for one in held],
-        passes=[one.run.token for one in held],
+        shards=[one.visit.shard for one in held],
+        keys=[one.visit.key for one in held],
+        queues=[one.visit.queue for one in held],
+        passes=[one.hold.run for one in held],
         held_untils=[one.held_until for one in held],
     )
     if ended := [visit for visit in freed if visit.called_off]:
@@ -224,7 +241,7 @@ def load_steps(
     """What the tasks are run with. A visit without its task stays held: the look finds it. So does one
     that this code cannot read, until its work timeout: others may be able to."""
     yield from seals.read(url)
-    visits = [one.run.visit for one in held if is_process_visit(one.run.visit)]
+    visits = [one.visit for one in held if is_process_visit(one.visit)]
     read: list[TaskInput] = []
     if visits:
         read = yield from read_steps(
@@ -233,7 +250,7 @@ def load_steps(
     task_inputs = {task_input.task_id: task_input for task_input in read}
     dealt = Dealt([], [])
     for held_task in held:
-        visit, args, task_input = held_task.run.visit, held_task.run.visit.payload, None
+        visit, args, task_input = held_task.visit, held_task.visit.payload, None
         if is_process_visit(visit):
             if (found := task_inputs.get(visit.key)) is None:
                 continue
@@ -246,9 +263,11 @@ def load_steps(
             if task_input is not None:
                 text = versions.upcast(visit.queue, task_input.args_version, task_input.args)
                 args = fill(text, task_input.inputs)
-            work_timeout = stored_policy(known[visit.queue].policy).work_timeout
-            pulled = _pulled(held_task, task_input, args, work_timeout, seals)
-            dealt.tasks.append(DealtTask(held_task, pulled, bytes_of(args)))
+            actor = known[visit.queue]
+            pulled = _pulled(held_task, task_input, args, actor, seals)
+            # History is to have searchable arguments, and limits count its rows.
+            simple = task_input is None and not (actor.searchable or actor.limited)
+            dealt.tasks.append(DealtTask(held_task, pulled, bytes_of(args), simple))
         except InvalidArguments as error:
             facts = {"actor": visit.queue, "task": visit.key}
             log.warning("task.not_pulled", extra={**facts, "error": str(error)})
@@ -300,28 +319,24 @@ def _expire(visits: Sequence[FreeVisit]) -> Steps[None]:
     yield from run(KERNEL_SQL["settle"], **settle_values(ended, None))
 
 
-def _held(visit: Visit, hold: Hold, asked: int) -> HeldTask:
-    made = Run(visit, hold.run, hold.started, 0.0, settings=_settings(visit.queue))
-    return HeldTask(made, hold.held_until.astimezone(UTC), asked)
-
-
 @lru_cache(maxsize=1000)
 def _settings(queue: str) -> QueueSettings:
     return QueueSettings(name=queue, handler=never_run)
 
 
 def _pulled(
-    held: HeldTask, task_input: TaskInput | None, args: str, work_timeout: float, seals: Seals
+    held: HeldTask, task_input: TaskInput | None, args: str, actor: RemoteActor, seals: Seals
 ) -> Pulled:
-    visit = held.run.visit
+    visit, hold = held.visit, held.hold
     process_id = "" if task_input is None else task_input.process_id
+    id = str(visit.id)
     ticket = Ticket(
-        visit.queue, visit.shard, process_id, visit.key, str(visit.id), visit.version,
-        held.run.token, held.run.started, visit.priority, visit.group,
+        visit.queue, visit.shard, process_id, visit.key, id, visit.version,
+        hold.run, hold.started, visit.priority, visit.group,
     )  # fmt: skip
     deadline = None if task_input is None else payload_of(visit).deadline
     return Pulled(
-        sealed(ticket, seals), visit.queue, process_id, visit.key, msgspec.json.decode(args),
-        str(visit.id), visit.attempt + 1, held.held_until, work_timeout / BEATS,
+        sealed(ticket, seals), visit.queue, process_id, visit.key, args, id,
+        visit.attempt + 1, held.held_until, stored_policy(actor.policy).work_timeout / BEATS,
         deadline,
     )  # fmt: skip

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import hmac
 import time
 from typing import NamedTuple
@@ -69,4 +68,4 @@ def rotate_secret_steps() -> Steps[int]:
 
 
 def _mac(secret: bytes, content: bytes) -> bytes:
-    return hmac.new(secret, content, hashlib.sha256).digest()[:SEAL_BYTES]
+    return hmac.digest(secret, content, "sha256")[:SEAL_BYTES]

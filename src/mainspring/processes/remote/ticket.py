@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
@@ -70,16 +71,22 @@ def no_ticket(text: str) -> InvalidArguments:
     )
 
 
-class Pulled(msgspec.Struct, frozen=True):
+class Pulled(msgspec.Struct, frozen=True, dict=True):
     """A task that was handed out to an actor elsewhere."""
 
     ticket: str
     actor: str
     process: str  # empty: a call of its own
     task: str
-    args: dict[str, Any]
+    args_json: str
     key: str  # the idempotency key: the same over attempts, another after a restart
     attempt: int  # 1 for the first
     held_until: datetime  # without a beat until then the task is recovered
     beat_every: float  # seconds
     deadline: datetime | None = None  # its task timeout
+
+    @cached_property
+    def args(self) -> dict[str, Any]:
+        """The arguments by name."""
+        found: dict[str, Any] = msgspec.json.decode(self.args_json)
+        return found

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from datetime import datetime
 
 import msgspec
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from mainspring.errors import InvalidRequest, MainspringError
 from mainspring.processes.record.decision import Decision
@@ -72,9 +75,10 @@ class ActorCalls:
         asking = PullAsk(tuple(request.actors), request.limit, pull_id)
         with refusals():
             found = await self._desk.pull(asking, wait, again=request.again)
-        answer = v1.PullTasksResponse(
-            tasks=[task for task in map(_task, found.tasks) if _fits(task)]
-        )
+        times: dict[datetime, Timestamp] = {}  # few are different
+        spans: dict[float, Duration] = {}
+        tasks = [_task(task, times, spans) for task in found.tasks]
+        answer = v1.PullTasksResponse(tasks=[task for task in tasks if _fits(task)])
         if found.pause is not None:
             answer.pause.FromMilliseconds(int(found.pause * 1000))
         return answer
@@ -162,21 +166,28 @@ def _failure(at: str, problem: body_pb2.Problem) -> Answer:
     return failed(problem.code or "RemoteError", message, not problem.final)
 
 
-def _task(pulled: Pulled) -> v1.PulledTask:
-    task = v1.PulledTask(
+def _task(
+    pulled: Pulled, times: dict[datetime, Timestamp], spans: dict[float, Duration]
+) -> v1.PulledTask:
+    if (held_until := times.get(pulled.held_until)) is None:
+        held_until = times[pulled.held_until] = Timestamp()
+        held_until.FromDatetime(pulled.held_until)
+    if (beat_every := spans.get(pulled.beat_every)) is None:
+        beat_every = spans[pulled.beat_every] = Duration()
+        beat_every.FromMilliseconds(int(pulled.beat_every * 1000))
+    return v1.PulledTask(
         ticket=pulled.ticket,
         actor=pulled.actor,
         process_id=pulled.process,
         task_id=pulled.task,
-        args_json=msgspec.json.encode(pulled.args).decode(),
+        args_json=pulled.args_json,
         idempotency_key=pulled.key,
         attempt=pulled.attempt,
-        held_until=pulled.held_until,
+        held_until=held_until,
+        beat_every=beat_every,
         deadline=pulled.deadline,
         trace=trace_context(pulled.process or pulled.task),
     )
-    task.beat_every.FromMilliseconds(int(pulled.beat_every * 1000))
-    return task
 
 
 def _fits(task: v1.PulledTask) -> bool:

@@ -34,6 +34,8 @@ def _check_storable(what: str, payload: bytes, value: object) -> None:
 
 
 def _has_nan(value: object) -> bool:
+    if value is None or isinstance(value, str | int):
+        return False
     if isinstance(value, float):
         return not math.isfinite(value)
     if isinstance(value, Mapping):
