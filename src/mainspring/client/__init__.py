@@ -19,7 +19,9 @@ params.py        requests about params
 processes.py     requests about processes
 remote_call.py   one call: its request, its answer, its time, and whether it may be repeated
 remote_error.py  what the server refused
+served.py        a function that serves an actor, and a task for it
 serving.py       a loop that serves actors
+started.py       an async function that was called up to where it first suspends
 states.py        requests about states
 tasks.py         requests about tasks
 """

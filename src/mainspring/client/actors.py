@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+
+from google.protobuf.duration_pb2 import Duration
 
 from mainspring.client.messages import (
     Seconds,
@@ -78,6 +80,10 @@ class SettledTask:
         return self.settled_as in ("accepted", "already")
 
 
+_SETTLED = {number: SettledTask(name) for number, name in SETTLED.items()}
+_BUSY = SettledTask("busy")
+
+
 class TaskProblem(Exception):
     """Raise it to say how a task failed. `final`: no retry. `retry_after`: not tried, due again after so
     long."""
@@ -131,6 +137,19 @@ def pull(
     again: bool,
 ) -> RemoteCall[PullReply]:
     """Take tasks. Not sent again by itself: whoever does says `again`."""
+    call = pull_as_it_comes(actors, limit, wait, worker, pull_id, again)
+    return RemoteCall(call.method, call.request, call.answer, _pulled, call.wait, call.repeatable)
+
+
+def pull_as_it_comes(
+    actors: Sequence[str] | str,
+    limit: int,
+    wait: Seconds,
+    worker: str,
+    pull_id: str | None,
+    again: bool,
+) -> RemoteCall[v1.PullTasksResponse]:
+    """The same, its answer as a message: not each task of a long list is looked at in all its parts."""
     names = [actors] if isinstance(actors, str) else list(actors)
     return RemoteCall(
         "ActorService/PullTasks",
@@ -143,7 +162,7 @@ def pull(
             again=again,
         ),
         v1.PullTasksResponse,
-        _pulled,
+        _as_it_comes,
         seconds_of(wait),
         repeatable=again,
     )
@@ -171,30 +190,38 @@ def settle(settlements: Iterable[v1.Settlement], worker: str) -> RemoteCall[list
         v1.SettleTasksRequest(worker=worker, settlements=listed),
         v1.SettleTasksResponse,
         lambda answer: [
-            SettledTask(
-                SETTLED.get(one.settled_as, "busy"),
-                one.problem.message if one.HasField("problem") else None,
-            )
+            SettledTask(SETTLED.get(one.settled_as, "busy"), one.problem.message)
+            if one.HasField("problem")
+            else _SETTLED.get(one.settled_as, _BUSY)
             for one in answer.settled
         ],
     )
 
 
+def _as_it_comes(answer: v1.PullTasksResponse) -> v1.PullTasksResponse:
+    return answer
+
+
 def _pulled(answer: v1.PullTasksResponse) -> PullReply:
-    tasks = [
-        PulledTask(
-            task.ticket,
-            task.actor,
-            from_json(task.args_json),
-            task.idempotency_key,
-            task.attempt,
-            task.held_until.ToDatetime(tzinfo=UTC),
-            task.beat_every.ToTimedelta() / timedelta(seconds=1),
-            from_time(task, "deadline"),
-            task.process_id,
-            task.task_id,
-            dict(task.trace),
-        )
-        for task in answer.tasks
-    ]
-    return PullReply(tasks, answer.pause.ToTimedelta() / timedelta(seconds=1))
+    return PullReply([pulled_task(task) for task in answer.tasks], span_seconds(answer.pause))
+
+
+def pulled_task(task: v1.PulledTask) -> PulledTask:
+    """A task as it is handed to a function."""
+    return PulledTask(
+        task.ticket,
+        task.actor,
+        from_json(task.args_json),
+        task.idempotency_key,
+        task.attempt,
+        task.held_until.ToDatetime(tzinfo=UTC),
+        span_seconds(task.beat_every),
+        from_time(task, "deadline"),
+        task.process_id,
+        task.task_id,
+        dict(task.trace),
+    )
+
+
+def span_seconds(span: Duration) -> float:
+    return float(span.seconds + span.nanos / 1e9)

@@ -7,19 +7,21 @@ that.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import os
 import signal
 import socket
+import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from mainspring.client import actors
-from mainspring.client.actors import PulledTask
 from mainspring.client.messages import new_id
 from mainspring.client.remote_call import AsyncSends
 from mainspring.client.remote_error import RemoteError, ServerAway
+from mainspring.client.served import AtWork, Served
+from mainspring.client.started import Started
 from mainspring.errors import InvalidSetting
 from mainspring.v1 import actor_service_pb2 as v1
 
@@ -27,7 +29,8 @@ log = logging.getLogger("mainspring")
 WAIT_SECONDS = 20.0
 GATHER_SECONDS = 0.002
 MOST_AT_ONCE = 100  # of one pull
-MOST_SETTLED = 250
+MOST_SETTLED = 1000
+YIELD_SECONDS = 0.005
 MOST_BEATEN = 1000
 # Of the 4 MB that a call takes; a list of answers stays below it, and one answer alone too.
 SETTLED_BYTES = 3_000_000
@@ -53,14 +56,16 @@ class ActorLoop:
         if isinstance(slots, bool) or not isinstance(slots, int) or not 1 <= slots <= 10_000:
             raise InvalidSetting(f"slots must be 1 to 10000, got {slots!r}")
         self._client = client
-        self._functions = dict(functions)
-        self._takes_task = {name: _takes_task(f) for name, f in functions.items()}
+        self._served = {name: Served(function) for name, function in functions.items()}
         self._slots = slots
         self._worker = worker or f"{socket.gethostname()}:{os.getpid()}"
         self._grace = grace
         self._stopping = asyncio.Event()
         self._free = asyncio.Event()
-        self._working: dict[str, tuple[PulledTask, asyncio.Task[None]]] = {}
+        self._working: dict[str, AtWork] = {}  # by their tickets, until they are settled
+        self._ready: deque[AtWork] = deque()  # not begun
+        self._running: set[asyncio.Task[None]] = set()  # slots
+        self._sending = False
         self._results: list[v1.Settlement] = []
         self._most_settled = MOST_SETTLED  # fewer, while one of them is looked for
         self._news = asyncio.Event()
@@ -104,14 +109,22 @@ class ActorLoop:
         await self._stopping.wait()
 
     async def _finish(self) -> None:
-        at_work = [task for _, task in self._working.values()]
-        if at_work:
-            await asyncio.wait(at_work, timeout=self._grace)
-        for pulled, task in list(self._working.values()):
-            task.cancel()  # its end gives it back
-            log.info("actor.given_back", extra={"actor": pulled.actor, "task": pulled.task_id})
-        if self._working:
-            await asyncio.wait([task for _, task in self._working.values()], timeout=2.0)
+        until = time.monotonic() + self._grace
+        while self._running and (left := until - time.monotonic()) > 0:
+            await asyncio.wait(self._running, timeout=left)  # those that begin meanwhile are others
+        self._ready.clear()
+        answered = {result.ticket for result in self._results}
+        for ticket, work in self._working.items():
+            if ticket in answered:
+                continue
+            if work.slot is not None:
+                work.slot.cancel()  # its end gives it back
+            else:
+                self._answered(actors.released(ticket))
+            facts = {"actor": work.task.actor, "task": work.task.task_id}
+            log.info("actor.given_back", extra=facts)
+        if self._running:
+            await asyncio.wait(self._running, timeout=2.0)
 
     # -- taking
 
@@ -119,13 +132,14 @@ class ActorLoop:
         pause, pull_id, again = FIRST_PAUSE, new_id(), False
         while not self._stopping.is_set():
             room = self._slots - len(self._working)
-            if room <= 0:
+            # With answers on their way there is more room at once: pulls of a few cost as much as of many.
+            if room <= 0 or (self._sending and room < min(self._slots, MOST_AT_ONCE)):
                 self._free.clear()
                 await self._free.wait()
                 continue
             try:
-                call = actors.pull(
-                    list(self._functions),
+                call = actors.pull_as_it_comes(
+                    list(self._served),
                     min(room, MOST_AT_ONCE),
                     WAIT_SECONDS,
                     self._worker,
@@ -142,41 +156,75 @@ class ActorLoop:
                 continue
             pause, pull_id, again = FIRST_PAUSE, new_id(), False
             for task in reply.tasks:
-                self._start(task)
-            if reply.pause:
-                await self._rest(reply.pause)
+                if task.ticket not in self._working:
+                    work = AtWork(task, actors.span_seconds(task.beat_every))
+                    self._working[task.ticket] = work
+                    self._ready.append(work)
+            self._beat_soon.set()
+            self._go_on()
+            if pausing := actors.span_seconds(reply.pause):
+                await self._rest(pausing)
 
     async def _rest(self, seconds: float) -> None:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), seconds)
 
-    def _start(self, pulled: PulledTask) -> None:
-        if pulled.ticket not in self._working:
-            task = asyncio.create_task(self._work(pulled))
-            self._working[pulled.ticket] = (pulled, task)
-            self._beat_soon.set()
-
     # -- working
 
-    async def _work(self, pulled: PulledTask) -> None:
+    def _go_on(self) -> None:
+        """A slot for what has not begun. One is enough: who suspends asks for the next."""
+        if self._ready:
+            slot = asyncio.create_task(self._slot(), name="mainspring.actor.slot")
+            self._running.add(slot)
+            slot.add_done_callback(self._running.discard)
+
+    async def _slot(self) -> None:
+        """One task after the other, as long as none waits for anything."""
+        me, yield_at = asyncio.current_task(), time.monotonic() + YIELD_SECONDS
+        assert me is not None
+        while self._ready:
+            work = self._ready.popleft()
+            if self._working.get(work.task.ticket) is not work:
+                continue  # a beat said that it counts no longer
+            work.slot = me
+            try:
+                await self._work(work)
+            finally:
+                work.slot = None
+            if me.cancelling():
+                break  # that was meant for this task alone
+            if time.monotonic() > yield_at:
+                await asyncio.sleep(0)
+                yield_at = time.monotonic() + YIELD_SECONDS
+        self._go_on()
+
+    async def _work(self, work: AtWork) -> None:
+        ticket = work.task.ticket
         try:
-            function = self._functions[pulled.actor]
-            named = {"task": pulled} if self._takes_task[pulled.actor] else {}
-            if inspect.iscoroutinefunction(function):
-                result = await function(**pulled.args, **named)
+            served = self._served[work.task.actor]
+            call = served.call(work.task)
+            if not served.is_async:
+                self._go_on()
+                result = await asyncio.to_thread(call)
+            elif (started := Started(call())).has_ended:
+                result = started.result
             else:
-                result = await asyncio.to_thread(function, **pulled.args, **named)
-            answer = actors.completed(pulled.ticket, result)
+                self._go_on()
+                result = await started
+            answer = actors.completed(ticket, result)
             if (size := answer.ByteSize()) > SETTLED_BYTES:
                 text = f"the result has {size} bytes, and at most {SETTLED_BYTES} are sent; "
                 answer = self._refused(answer, text + "store it elsewhere and return a reference")
         except asyncio.CancelledError:
-            answer = actors.released(pulled.ticket)
+            answer = actors.released(ticket)
         except Exception as error:
-            answer = actors.failed(pulled.ticket, error)
-        if pulled.ticket in self._working:  # else a beat said that it counts no longer
-            self._results.append(answer)
-            self._news.set()
+            answer = actors.failed(ticket, error)
+        if ticket in self._working:  # else a beat said that it counts no longer
+            self._answered(answer)
+
+    def _answered(self, answer: v1.Settlement) -> None:
+        self._results.append(answer)
+        self._news.set()
 
     async def _beating(self) -> None:
         """A third of the work timeout is the longest between two beats of a task."""
@@ -185,12 +233,12 @@ class ActorLoop:
             await asyncio.sleep(0)
             self._beat_soon.clear()
             with suppress(TimeoutError):
-                pause = min([LONGEST_PAUSE, *(p.beat_every for p, _ in self._working.values())])
+                pause = min([LONGEST_PAUSE, *(w.beat_every for w in self._working.values())])
                 async with asyncio.timeout(pause):
                     while True:
                         await self._beat_soon.wait()
                         self._beat_soon.clear()
-                        every = [p.beat_every for p, _ in self._working.values()]
+                        every = [work.beat_every for work in self._working.values()]
                         if min([pause, *every]) < pause:
                             break
             tickets = list(self._working)
@@ -218,9 +266,9 @@ class ActorLoop:
         """It counts no longer: whatever it comes to, nobody wants it."""
         found = self._working.pop(ticket, None)
         if found is not None and not any(r.ticket == ticket for r in self._results):
-            pulled, task = found
-            log.info("actor.stopped", extra={"actor": pulled.actor, "reason": why})
-            task.cancel()
+            log.info("actor.stopped", extra={"actor": found.task.actor, "reason": why})
+            if found.slot is not None:
+                found.slot.cancel()
         self._free.set()
 
     # -- settling
@@ -232,6 +280,7 @@ class ActorLoop:
             self._news.clear()
             await asyncio.sleep(GATHER_SECONDS)
             while self._results:
+                self._sending = True
                 batch = fitting(self._results[: self._most_settled])
                 try:
                     settled = await self._client.send(actors.settle(batch, self._worker))
@@ -262,6 +311,8 @@ class ActorLoop:
                 self._free.set()
                 if busy:
                     await asyncio.sleep(FIRST_PAUSE)
+            self._sending = False
+            self._free.set()
 
     def _look_for_bad(self, batch: list[v1.Settlement]) -> None:
         """The server knows one of these tickets no longer: fewer at once, until it is alone."""
@@ -299,10 +350,6 @@ def stop_on_signals(loop: ActorLoop) -> Iterator[None]:
     finally:
         for number in numbers:
             running.remove_signal_handler(number)
-
-
-def _takes_task(function: Callable[..., object]) -> bool:
-    return "task" in inspect.signature(function).parameters
 
 
 def _passes(error: RemoteError) -> bool:

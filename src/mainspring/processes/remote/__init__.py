@@ -4,6 +4,7 @@ answer_line.py  the line of answers: one commit for those that come within a mom
 beating.py      the steps of beats: many in one update
 desk.py         the desk of one event loop, of which `app.remote` and the server are made
 line.py         the line of waiting pulls: one look holds for all
+plain.py        the short form of settling: results alone
 places.py       where the rows of held visits lie: hints
 pull_rows.py    rows of the statements of pulling
 pulling.py      the steps of pulling: statements and judgements, no I/O

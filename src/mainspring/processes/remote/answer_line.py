@@ -18,6 +18,7 @@ from mainspring.processes.commit.batch import NotSettled, Torn
 from mainspring.processes.commit.commit import BATCH, WIDE, WIDEST
 from mainspring.processes.remote import settling
 from mainspring.processes.remote.places import Places
+from mainspring.processes.remote.plain import is_plain, plain_steps
 from mainspring.processes.remote.settling import Prepared, SettledAs, Settling
 from mainspring.shape import told
 
@@ -103,7 +104,7 @@ class AnswerLine:
         if not items:
             return []
         given = GivenAnswers(len(items))
-        places = [self._places.take(one.ticket.run) if one.is_plain else None for one in items]
+        places = [self._places.take(one.ticket.run) if is_plain(one) else None for one in items]
         self._add([GivenAnswer(one, given, n, places[n]) for n, one in enumerate(items)])
         await given.done
         return given.settled
@@ -207,7 +208,7 @@ class AnswerLine:
         if not plain:
             return {}
         try:
-            runs = await self._host.run_steps(settling.plain_steps(some))
+            runs = await self._host.run_steps(plain_steps(some))
         except Exception as error:
             if not is_of_one(error):
                 raise

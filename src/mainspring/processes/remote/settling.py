@@ -11,14 +11,12 @@ from uuid import UUID
 import msgspec
 
 from mainspring import clock
-from mainspring.db.sql import Steps, one, rows, run
+from mainspring.db.sql import Steps, rows, run
 from mainspring.errors import InvalidDecision, MainspringError
 from mainspring.failure_text import clean_text
 from mainspring.kernel import (
     KERNEL_SQL,
     Done,
-    DoneAnswer,
-    DoneRow,
     Outcome,
     Parked,
     Postponed,
@@ -27,7 +25,6 @@ from mainspring.kernel import (
     RetryPolicy,
     Run,
     SettleAnswer,
-    done_row_values,
     lock_steps,
     settle_values,
 )
@@ -78,17 +75,6 @@ class Settling(NamedTuple):
     def place(self) -> tuple[int, str, str]:
         return (self.ticket.shard, self.ticket.task, self.ticket.queue)
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether it is a result of a call of its own, and nothing more."""
-        answer = self.answer
-        return (
-            not self.ticket.process_id
-            and isinstance(answer, Decision)
-            and answer == Decision(result=answer.result)
-            and validate(answer, ()) is None
-        )
-
 
 # "accepted", "already" or "refused"; an error: nothing was settled, the ticket stays good; None: send it
 # again.
@@ -137,33 +123,6 @@ class PreparedBatch(NamedTuple):
 def failed(type: str, message: str, retry: bool) -> FailedInput:
     """A failure whose texts can be stored."""
     return FailedInput(clean_text(type, 500), clean_text(message, 16_000), retry)
-
-
-class Begun(NamedTuple):
-    """A row of begin_answers.sql."""
-
-    now: float
-    bundles: bool
-    lock_timeout: str
-
-
-def plain_steps(items: Sequence[tuple[Settling, str]]) -> Steps[set[int]]:
-    """Settle results alone, as a worker settles its own: each visit is found where it lay when it was handed
-    out, if it has its version still. Answers the runs that were settled; the rest is to be judged."""
-    begun = yield from one(SQL["begin_answers"], Begun)
-    by_worker: dict[UUID, list[DoneRow]] = {}
-    for item, address in items:
-        assert isinstance(item.answer, Decision)
-        ticket, result = item.ticket, _result(item.answer)
-        took = max(0.0, begun.now - ticket.started)
-        row = DoneRow(ticket.version, address, ticket.run, ticket.started, took, result)
-        by_worker.setdefault(item.worker_id, []).append(row)
-    settled: set[int] = set()
-    for worker_id, done in by_worker.items():
-        values = done_row_values(done, worker_id, bundles=begun.bundles)
-        found = yield from one(KERNEL_SQL["settle_done"], DoneAnswer, **values)
-        settled.update([row.run for row in done] if found.settled == len(done) else found.runs or ())
-    return settled
 
 
 def prepare_steps(
@@ -394,10 +353,10 @@ def _plain_outcome(item: Settling, made: Run) -> Outcome:
         raise InvalidDecision(problem.message)
     if answer.error is not None:
         return Parked(answer.error.type, f"{answer.error}")
-    return Done(_result(answer))
+    return Done(stored_result(answer))
 
 
-def _result(answer: Decision) -> str | None:
+def stored_result(answer: Decision) -> str | None:
     """As a worker stores it: None is no result."""
     return None if answer.result == "null" else answer.result
 
