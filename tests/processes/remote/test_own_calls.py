@@ -82,3 +82,43 @@ async def test_an_overtaken_actor_gives_back_nothing_that_another_has(
 
     assert await app.remote.beat(newer.ticket)
     assert await app.remote.complete(newer.ticket, "paid") == "accepted"
+
+
+async def test_results_alone_are_written_together_and_once(app: Mainspring) -> None:
+    """P4: visits are found where they lay when they were pulled; one that a beat has moved since, or
+    that is settled twice, is looked for. What shares a row of history is found in it."""
+
+    @app.task(remote=True)
+    def charge(order: int) -> None: ...
+
+    await run_until_idle(app)
+    await charge.enqueue_many([{"order": n} for n in range(300)])
+    tasks = await app.remote.pull("charge", limit=300)
+    tickets = [task.ticket for task in tasks]
+    assert await app.remote.beat(tickets[7])
+    answers = [(ticket, None) for ticket in (*tickets, tickets[0])]
+
+    assert set(await app.remote.complete_many(answers[:-1])) == {"accepted"}
+    assert set(await app.remote.complete_many(answers)) == {"already"}
+    async with (await app.pool()).connection() as connection:
+        bundles = await connection.fetch("select size from mainspring.history_bundle")
+        alone = await connection.fetch("select result from mainspring.history_run")
+    assert [row["size"] for row in bundles] == [299]
+    assert [row["result"] for row in alone] == [None]
+
+
+async def test_of_two_results_for_one_attempt_the_first_is_taken(app: Mainspring) -> None:
+    """P4: also where both come in one list."""
+
+    @app.task(remote=True)
+    def charge(order: int) -> str:
+        raise AssertionError("it is run elsewhere")
+
+    await run_until_idle(app)
+    handle = await charge.enqueue(4)
+    [task] = await app.remote.pull("charge")
+
+    said = await app.remote.complete_many([(task.ticket, "one"), (task.ticket, "two")])
+
+    assert sorted(said) == ["accepted", "already"]
+    assert await handle.result() == "one"

@@ -37,7 +37,7 @@ class Begun(NamedTuple):
 
 def plain_steps(items: Sequence[tuple[Settling, str]]) -> Steps[set[int]]:
     """Settle results alone, as a worker settles its own: each visit is found where it lay when it was
-    handed out, if it has its version still. Answers the runs that were settled; the rest is to be judged."""
+    handed out, if it has its version still. Answers the runs that were settled; what is left is judged."""
     begun = yield from one(SQL["begin_answers"], Begun)
     by_worker: dict[UUID, list[DoneRow]] = {}
     for item, address in items:
