@@ -20,8 +20,8 @@ from mainspring.client import actors
 from mainspring.client.messages import new_id
 from mainspring.client.remote_call import AsyncSends
 from mainspring.client.remote_error import RemoteError, ServerAway
-from mainspring.client.served import AtWork, Served
-from mainspring.client.started import Started
+from mainspring.client.served import AtWork, Served, running
+from mainspring.client.started import StartedCall
 from mainspring.errors import InvalidSetting
 from mainspring.v1 import actor_service_pb2 as v1
 
@@ -117,9 +117,7 @@ class ActorLoop:
         for ticket, work in self._working.items():
             if ticket in answered:
                 continue
-            if work.slot is not None:
-                work.slot.cancel()  # its end gives it back
-            else:
+            if not work.stop():  # else its end gives it back
                 self._answered(actors.released(ticket))
             facts = {"actor": work.task.actor, "task": work.task.task_id}
             log.info("actor.given_back", extra=facts)
@@ -186,11 +184,11 @@ class ActorLoop:
             work = self._ready.popleft()
             if self._working.get(work.task.ticket) is not work:
                 continue  # a beat said that it counts no longer
-            work.slot = me
+            work.begin(me)
             try:
                 await self._work(work)
             finally:
-                work.slot = None
+                work.end()
             if me.cancelling():
                 break  # that was meant for this task alone
             if time.monotonic() > yield_at:
@@ -206,7 +204,7 @@ class ActorLoop:
             if not served.is_async:
                 self._go_on()
                 result = await asyncio.to_thread(call)
-            elif (started := Started(call())).has_ended:
+            elif (started := StartedCall(running(call()))).has_ended:
                 result = started.result
             else:
                 self._go_on()
@@ -267,8 +265,7 @@ class ActorLoop:
         found = self._working.pop(ticket, None)
         if found is not None and not any(r.ticket == ticket for r in self._results):
             log.info("actor.stopped", extra={"actor": found.task.actor, "reason": why})
-            if found.slot is not None:
-                found.slot.cancel()
+            found.stop()
         self._free.set()
 
     # -- settling

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import contextvars
 from collections.abc import Coroutine, Generator
-from typing import Any, Generic, TypeVar
-
-T = TypeVar("T")
 
 
-class Started(Generic[T]):
+class StartedCall:
     """The rest of it, to be awaited: it goes on in a context of its own. `result`, if it has ended."""
 
-    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
+    def __init__(self, coroutine: Coroutine[object, object, object]) -> None:
         self._coroutine = coroutine
         self._run = contextvars.copy_context().run
         self.has_ended = False
-        self.result: T | None = None
+        self.result: object = None
         try:
-            self._waits_for: Any = self._run(coroutine.send, None)
+            self._waits_for: object = self._run(coroutine.send, None)
         except StopIteration as end:
             self.has_ended, self.result = True, end.value
 
-    def __await__(self) -> Generator[Any, Any, T]:
+    def __await__(self) -> Generator[object, object, object]:
         """What is sent and thrown here reaches it."""
-        step: Any = self._waits_for
+        step: object = self._waits_for
         while True:
             try:
                 try:
@@ -37,5 +34,4 @@ class Started(Generic[T]):
                 else:
                     step = self._run(self._coroutine.send, sent)
             except StopIteration as end:
-                result: T = end.value
-                return result
+                return end.value

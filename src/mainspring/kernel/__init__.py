@@ -76,10 +76,7 @@ if TYPE_CHECKING:
         own_queue,
     )
     from mainspring.kernel.settle.batches import (
-        DoneAnswer,
-        DoneRow,
         SettleAnswer,
-        done_row_values,
         in_order,
         lock_steps,
         lock_visits,
@@ -117,8 +114,8 @@ else:
             "run.queue": "QueueState",
             "settings": "DEFAULT_POOL Handler OWN POSITIVE QueueSettings REMOTE SECONDS STARTS "
             "WorkerSettings check_number check_whole own_queue",
-            "settle.batches": "DoneAnswer DoneRow SettleAnswer done_row_values in_order lock_steps "
-            "lock_visits settle_arguments settle_values",
+            "settle.batches": "SettleAnswer in_order lock_steps lock_visits settle_arguments "
+            "settle_values",
             "statements": "SQL:KERNEL_SQL check_page decoded read_now register_queues",
             "visit": "DEFAULT_PRIORITY EARLIEST LATEST PRIORITIES Respite Run START StopFlag Visit instant",
         },

@@ -10,7 +10,7 @@ from uuid import UUID
 from mainspring.processes.commit.commit import BATCH
 from mainspring.processes.record.decision import Decision
 from mainspring.processes.remote.answer_line import AnswerLine, GivenAnswer
-from mainspring.processes.remote.places import Places
+from mainspring.processes.remote.places import RowPlaces
 from mainspring.processes.remote.settling import SettledAs, Settling
 from mainspring.processes.remote.ticket import Ticket
 
@@ -22,7 +22,7 @@ class HeldLine(AnswerLine):
     """Commits nothing; its two commits end in one turn of the event loop."""
 
     def __init__(self, settled: Any) -> None:
-        super().__init__(None, dict, settled, Places())  # type: ignore[arg-type]  # the database is not asked
+        super().__init__(None, dict, settled, RowPlaces())  # type: ignore[arg-type]  # the database is not asked
         self.begun = 0
         self.both = asyncio.Event()
 

@@ -165,40 +165,6 @@ def done_values(
     }
 
 
-class DoneRow(NamedTuple):
-    """A run that is done, as settle_done.sql has it; its visit lay at this address."""
-
-    version: int
-    address: str
-    run: int
-    started: float
-    seconds: float
-    result: str | None
-
-
-def done_row_values(
-    batch: Sequence[DoneRow], worker_id: object, *, bundles: bool, tuning: Tuning = DEFAULT
-) -> dict[str, object]:
-    """The arguments of settle_done.sql for runs that no worker ran. One row for each version.
-
-    `bundles`: whether all workers of the pool find what is in bundles of history."""
-    batch = sorted(batch)
-    results = [row.result for row in batch]
-    least = tuning.bundle_least
-    return {
-        "addresses": quoted([row.address for row in batch]),
-        "versions": numbers([row.version for row in batch]),
-        "runs": numbers([row.run for row in batch]),
-        "started": numbers([int(row.started * 1e6) for row in batch]),
-        "took": numbers([int(row.seconds * 1e6) for row in batch]),
-        "results": texts(results) if any(results) else None,
-        "worker_id": worker_id,
-        "count": len(batch),
-        "bundle_from": least if bundles and len(batch) >= least else None,
-        "payload_most": tuning.bundle_payload,
-    }
-
-
 def done_in_order(found: DoneAnswer, batch: Sequence[Run]) -> list[str]:
     """The answers of a short form by run. What it did not find is to be sent again, and judged."""
     if found.settled == len(batch):

@@ -17,7 +17,7 @@ from mainspring.kernel import RetryPolicy
 from mainspring.processes.commit.batch import NotSettled, Torn
 from mainspring.processes.commit.commit import BATCH, WIDE, WIDEST
 from mainspring.processes.remote import settling
-from mainspring.processes.remote.places import Places
+from mainspring.processes.remote.places import RowPlaces
 from mainspring.processes.remote.plain import is_plain, plain_steps
 from mainspring.processes.remote.settling import Prepared, SettledAs, Settling
 from mainspring.shape import told
@@ -87,7 +87,7 @@ class AnswerLine:
         host: SettleHost,
         retries: Callable[[], Mapping[str, RetryPolicy]],
         settled: Callable[[Sequence[str]], None],
-        places: Places,
+        places: RowPlaces,
     ) -> None:
         self._host = host
         self._retries = retries

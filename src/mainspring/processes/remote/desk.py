@@ -20,7 +20,7 @@ from mainspring.processes.record.decision import Decision
 from mainspring.processes.remote.answer_line import AnswerLine
 from mainspring.processes.remote.beating import Beaten, beat_steps, held_steps
 from mainspring.processes.remote.line import PullAnswer, PullLine
-from mainspring.processes.remote.places import Places
+from mainspring.processes.remote.places import RowPlaces
 from mainspring.processes.remote.pulling import PullAsk, id_of
 from mainspring.processes.remote.seal import Seals
 from mainspring.processes.remote.settling import SettledAs, Settling
@@ -55,7 +55,7 @@ class Desk:
     def __init__(self, host: RemoteHost, seals: Seals, *, stays: bool = False) -> None:
         self._host = host
         self._seals = seals
-        places = Places()
+        places = RowPlaces()
         self.line = PullLine(host, seals, self._ended, places, stays=stays)
         self._settles = AnswerLine(host, self._retries, self.line.settled, places)
 

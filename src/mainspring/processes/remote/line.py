@@ -25,7 +25,7 @@ from mainspring.kernel import Run, Sleeper
 from mainspring.processes.commit.change import TaskChange
 from mainspring.processes.declare.versions import Versions
 from mainspring.processes.remote import pulling
-from mainspring.processes.remote.places import Places
+from mainspring.processes.remote.places import RowPlaces
 from mainspring.processes.remote.pull_rows import RemoteActor
 from mainspring.processes.remote.pulling import (
     Dealt,
@@ -89,7 +89,7 @@ class PullLine:
         host: LineHost,
         seals: Seals,
         ended: Callable[[Run, TaskChange], Steps[str]],
-        places: Places,
+        places: RowPlaces,
         *,
         stays: bool,
     ) -> None:

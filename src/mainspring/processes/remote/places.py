@@ -7,7 +7,7 @@ from __future__ import annotations
 MOST = 20_000
 
 
-class Places:
+class RowPlaces:
     """The latest of them, in one event loop."""
 
     def __init__(self) -> None:

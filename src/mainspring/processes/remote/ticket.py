@@ -41,6 +41,7 @@ class Ticket(msgspec.Struct, frozen=True, array_like=True):
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Ticket)
+_arguments = msgspec.json.Decoder(dict[str, object]).decode
 
 
 def sealed(ticket: Ticket, seals: Seals) -> str:
@@ -88,5 +89,4 @@ class Pulled(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def args(self) -> dict[str, Any]:
         """The arguments by name."""
-        found: dict[str, Any] = msgspec.json.decode(self.args_json)
-        return found
+        return _arguments(self.args_json)
