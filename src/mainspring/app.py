@@ -65,7 +65,7 @@ from mainspring.processes.declare.group import (
     declare_group,
 )
 from mainspring.processes.declare.handle import ProcessHandle, check_own_id
-from mainspring.processes.declare.process import Process, ProcessDecorator
+from mainspring.processes.declare.process import AnyProcess, Process, ProcessDecorator
 from mainspring.processes.declare.question import Question
 from mainspring.processes.declare.versions import Upcast
 from mainspring.processes.registry import Registry
@@ -78,6 +78,9 @@ from mainspring.reactive.model.durations import Duration
 from mainspring.reactive.model.gates import Cron
 from mainspring.reactive.model.triggers import Trigger
 from mainspring.reactive.model.values import AnyParam
+from mainspring.redact import Redactor, as_redactor
+from mainspring.redact.statements import SQL as REDACT_SQL
+from mainspring.redact.stored import rule_values
 from mainspring.scheduling import AnyCall, Schedules
 from mainspring.sources.declare.broker import RecordBroker
 from mainspring.sources.declare.source import MapRecord, RecordSource
@@ -102,6 +105,7 @@ from mainspring.tasks.declare.task import (
 from mainspring.tasks.declare.unique import Unique, UniquePolicy
 from mainspring.tasks.enqueue.enqueue import Enqueuer
 from mainspring.tasks.enqueue.results import CallEnd
+from mainspring.tasks.hiding import check_searchable
 from mainspring.tasks.making import make_task
 from mainspring.tasks.run.context import Context
 
@@ -137,10 +141,12 @@ class Mainspring(DatabaseHost, Advancing):
         pool: str = DEFAULT_POOL,
         nested_triggers: bool = True,
         cipher: Cipher | None = None,
+        redact: Iterable[str] = (),
     ) -> None:
         """`pool`: that of everything declared here without one of its own, and of its workers.
         `nested_triggers=False` forbids all_of inside any_of and the reverse. `cipher`: encrypts what
-        tasks are given, return and fail with (`mainspring.encryption.AesGcm`)."""
+        tasks are given, return and fail with (`mainspring.encryption.AesGcm`). `redact`: fields of
+        arguments, results and attributes that are not shown, of all tasks and processes."""
         super().__init__(url, directory=directory)
         check_pool(pool)
         self.default_pool = pool
@@ -148,6 +154,7 @@ class Mainspring(DatabaseHost, Advancing):
         self.hooks = Hooks()
         self.registry = Registry(self)
         self.sealing = None if cipher is None else Sealing(cipher)
+        self.redactor = as_redactor(redact)
         self._enqueuer = Enqueuer(self.pools, self.tasks, self.hooks, self.registry.former)
         self.batches: dict[str, BatchFunction] = {}
         self.kinds: dict[str, AnyKind] = {}
@@ -156,7 +163,7 @@ class Mainspring(DatabaseHost, Advancing):
         self._nested_triggers = nested_triggers
         self.reactive_pools: dict[str, PoolSettings] = {}
         self.schedules = Schedules(self)
-        self.layers: list[MakeLayer] = []
+        self.layers: list[MakeLayer] = [self._redaction_layer]
         self.sources: dict[str, RecordSource] = {}
 
     def __repr__(self) -> str:
@@ -170,6 +177,14 @@ class Mainspring(DatabaseHost, Advancing):
     def names_of(self, queue: str) -> list[str]:
         """The name of a queue, and those that it had (`was=`)."""
         return [queue, *(old for old, name in self.registry.former.items() if name == queue)]
+
+    def redactors(self) -> dict[str, Redactor]:
+        """What is hidden, by queue: of tasks and processes, under their former names too."""
+        signatures = {n: task.signature for n, task in self.tasks.items()}
+        signatures |= {n: process.signature for n, process in self.processes.items()}
+        found = {n: rule for n, s in signatures.items() if (rule := s.redactor) is not None}
+        former = self.registry.former.items()
+        return found | {old: found[name] for old, name in former if name in found}
 
     # -- declaring
 
@@ -204,6 +219,8 @@ class Mainspring(DatabaseHost, Advancing):
         group_burst: int | None = None,
         breaker: Breaker | None = None,
         searchable: Iterable[str] | None = None,
+        redact: Iterable[str] = (),
+        redact_result: bool = False,
         unique: Unique | UniquePolicy | None = None,
         cron: str | Iterable[str] | None = None,
         zone: str = "UTC",
@@ -255,6 +272,8 @@ class Mainspring(DatabaseHost, Advancing):
         `group_rate`: the same for each group. `burst`, `group_burst`: how many may start at once after a
         quiet time. `breaker`: a `Breaker` stops it for a while when runs fail
         in a row. `searchable`: arguments by which history is indexed.
+        `redact`: fields of arguments and of the result that no log, command or page shows ("password",
+        "card.number"); `redact_result`: the whole result.
         `unique`: what a call does whose key is taken, a policy or a `Unique(...)`.
         `cron`, `zone`: enqueued whenever the cron line (or one of several) says, with `cron_args`; see
         `app.schedule` for `catch_up`, `catch_up_max`, `tick_argument`. `hold_after`: seconds after which
@@ -351,6 +370,7 @@ class Mainspring(DatabaseHost, Advancing):
             given,
             self._enqueuer,
             sealing=self.sealing,
+            redactor=self.redactor,
             triggered_only=REACTIVE_ONLY,
         )
         self.tasks[name] = task
@@ -374,7 +394,9 @@ class Mainspring(DatabaseHost, Advancing):
                 f"{task.name!r} is declared already, in the application or in another blueprint; "
                 "give the blueprint a prefix, or one of them another name"
             )
-        task.adopted(pool=None if declared.has_pool else self.default_pool, sealing=self.sealing)
+        pool = None if declared.has_pool else self.default_pool
+        task.adopted(pool=pool, sealing=self.sealing, redactor=self.redactor)
+        check_searchable(task.signature, task.settings.searchable)
         self.tasks[task.name] = task
         for former in declared.was:
             self.registry.add_former(former, task.name)
@@ -455,6 +477,8 @@ class Mainspring(DatabaseHost, Advancing):
         on_task_timeout: str = "slide",
         process_timeout: Seconds = 86_400.0,
         idle_timeout: Seconds = 3_600.0,
+        redact: Iterable[str] = (),
+        redact_result: bool = False,
     ) -> ProcessDecorator: ...
     def process(  # type: ignore[misc]
         self, function: Callable[..., object] | None = None, /, **settings: object
@@ -465,7 +489,8 @@ class Mainspring(DatabaseHost, Advancing):
         the process's result. It runs once, to its end; there is no replay. `process_timeout`,
         `idle_timeout` (seconds): when recovery looks at a process; neither ends it. `was`: former
         names, under which running processes still have tasks. `crash_limit`: a run of the decider is
-        parked after so many deaths of a worker that ran it.
+        parked after so many deaths of a worker that ran it. `redact`: fields of arguments, of the result
+        and of attributes that are not shown; `redact_result`: the whole result.
         """
         settings = self._in_pool(settings)
         if self.sealing is not None:
@@ -474,8 +499,16 @@ class Mainspring(DatabaseHost, Advancing):
                 "processes in an application without one"
             )
         if function is None:
-            return lambda f: self.registry.declare(f, settings)
-        return self.registry.declare(function, settings)
+            return lambda f: self._declare_process(f, settings)
+        return self._declare_process(function, settings)
+
+    def _declare_process(
+        self, function: Callable[..., object], given: dict[str, object]
+    ) -> AnyProcess:
+        hidden = as_redactor(given.pop("redact", ()), result=given.pop("redact_result", False))
+        process = self.registry.declare(function, given)
+        process.signature.redact_by(hidden | self.redactor)
+        return process
 
     def group(
         self,
@@ -756,6 +789,8 @@ class Mainspring(DatabaseHost, Advancing):
                     KERNEL_SQL["register_queues"].text,
                     {"update": True, **register_arguments(queues)},
                 )
+                if rules := self.redactors():
+                    connection.execute(REDACT_SQL["keep_rules"].text, rule_values(rules))
             install_kinds(database, connection, self.kinds.values())
         return applied
 
@@ -841,6 +876,13 @@ class Mainspring(DatabaseHost, Advancing):
         from mainspring.sources.layer import SourceLayer
 
         return SourceLayer(database, worker, self, self.sources, pool=settings.pool)
+
+    def _redaction_layer(
+        self, database: Database, worker: WorkerPort, settings: WorkerSettings
+    ) -> Layer:
+        from mainspring.redact.layer import RedactionLayer
+
+        return RedactionLayer(worker, self.redactors())
 
     def add_layer(self, make: MakeLayer) -> None:
         """Add a layer of your own to the workers of this application; see docs/design/layers.md."""

@@ -12,11 +12,12 @@ import hashlib
 import os
 import re
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import thread
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
+from typing import TypeAlias
 
 from mainspring.shape import told
 
@@ -33,6 +34,9 @@ ENGINE = (f"{Path(__file__).parent}{os.sep}", thread.__file__)
 # How the lines begin, besides the first, that say what happened and not where.
 _HEADS = ("note: ", "caused by ", "while handling ")
 
+_SCRUB = "__mainspring_scrub__"
+Scrub: TypeAlias = Callable[[str], str]
+
 _frames: dict[tuple[object, ...], str] = {}
 
 
@@ -42,26 +46,46 @@ class Described:
     described: tuple[str, str]
 
 
+def scrub_with(error: BaseException, scrub: Scrub) -> None:
+    """Whatever is told of this exception goes through that before it is stored or logged."""
+    error.__dict__[_SCRUB] = scrub  # beside what a class of the user's makes of attributes
+
+
+def scrub_of(error: BaseException) -> Scrub | None:
+    """What takes out of the texts of an exception, and of those that led to it, what is not to be shown."""
+    for each in (error, *(led for led, _ in _chain(error))):
+        if (scrub := each.__dict__.get(_SCRUB)) is not None:
+            return scrub  # type: ignore[no-any-return]
+    return None
+
+
 def describe(error: BaseException) -> tuple[str, str]:
     """The exception's type and a text of it that PostgreSQL can store, whatever it contains."""
+    name, text = _described(error, whole=(scrub := scrub_of(error)) is not None)
+    # The cut comes last: a part of what is hidden would not be known.
+    return clean_text(name, 500), clean_text(text if scrub is None else scrub(text), ERROR_BYTES)
+
+
+def _described(error: BaseException, *, whole: bool) -> tuple[str, str]:
+    """Its type and its text; a `whole` one is not cut."""
     if isinstance(error, Described):
         return error.described
     name, message, shown = _name_of(error), _message_of(error), [error]
+    most, most_of_cause = (None, None) if whole else (ERROR_BYTES, CAUSE_BYTES)
     if isinstance(error, BaseExceptionGroup):  # says of itself only how many there are
         leaves = list(_leaves(error))[:GROUP_SHOWN]
         message += "".join(f"; {_name_of(leaf)}: {_message_of(leaf)}" for leaf in leaves)
         shown += leaves
-    rest = _notes_of(error)
+    rest = _notes_of(error, most_of_cause)
     for each in shown:
         with suppress(BaseException):
             rest += _frames_of(each)
     for led, word in _chain(error):
-        rest += f"{word} {_name_of(led)}: {_message_of(led)[:CAUSE_BYTES]}\n{_notes_of(led)}"
+        told_of = f"{word} {_name_of(led)}: {_message_of(led)[:most_of_cause]}"
+        rest += f"{told_of}\n{_notes_of(led, most_of_cause)}"
         with suppress(BaseException):
             rest += _frames_of(led)
-    return clean_text(name, 500), clean_text(
-        f"{name}: {message[:ERROR_BYTES]}\n{rest}".rstrip(), ERROR_BYTES
-    )
+    return name, f"{name}: {message[:most]}\n{rest}".rstrip()
 
 
 def _chain(error: BaseException) -> Iterator[tuple[BaseException, str]]:
@@ -80,13 +104,13 @@ def _chain(error: BaseException) -> Iterator[tuple[BaseException, str]]:
         yield error, word
 
 
-def _notes_of(error: BaseException) -> str:
+def _notes_of(error: BaseException, most: int | None) -> str:
     """What was added to it on its way, a line or more each."""
     notes = getattr(error, "__notes__", None)
     if not isinstance(notes, list | tuple):
         return ""
     texts = [note for note in notes if isinstance(note, str)][:NOTES_SHOWN]
-    return "".join(f"note: {text[:CAUSE_BYTES]}\n" for text in texts)
+    return "".join(f"note: {text[:most]}\n" for text in texts)
 
 
 def heads(text: str) -> str:

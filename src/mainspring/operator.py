@@ -461,10 +461,14 @@ class Operator:
 
     async def recurring(self) -> list[Recurring]:
         """All schedules, by name."""
-        return await self._ask(recurring.list_recurring)
+        return await self._ask(recurring.show_schedules)
 
     async def schedule(self, name: str) -> Recurring:
         """One schedule."""
+        return (await self._ask(recurring.show_schedules, name))[0]
+
+    async def stored_schedule(self, name: str) -> Recurring:
+        """One schedule with its arguments as they are stored: for what is made of them, not to be shown."""
         return await self._ask(recurring.read_recurring, name)
 
     async def next_ticks(self, name: str, count: int = 5) -> list[datetime]:

@@ -158,7 +158,7 @@ class Schedules:
             wishes["payload"], wishes["priority"] = made.payload, made.priority
             wishes["group"] = made.group
         elif tick_argument := settings.get("tick_argument"):
-            there = await self._host.operator.schedule(name)
+            there = await self._host.operator.stored_schedule(name)
             if (task := self._host.tasks.get(there.target)) and task.signature.sealing:
                 payload = msgspec.json.encode(there.payload).decode()
                 wishes["payload"] = _without(task, payload, tick_argument)

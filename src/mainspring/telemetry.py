@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 from mainspring.app import Mainspring
 from mainspring.errors import MissingExtra
+from mainspring.failure_text import describe, scrub_of
 from mainspring.hooks.enqueueing import Enqueueing
 from mainspring.hooks.told import RunInfo
 
@@ -86,10 +87,30 @@ def instrument(
                 context=carrying.extract(carried),
                 kind=trace.SpanKind.CONSUMER,
                 attributes=attributes,
-            ):
-                yield
+                record_exception=False,
+                set_status_on_exception=False,
+            ) as span:
+                try:
+                    yield
+                except Exception as error:
+                    _note(span, error)
+                    raise
             outcome = "done"
         finally:
             labels = {**queue, "outcome": outcome}
             runs.add(1, labels)
             took.record(time.monotonic() - began, labels)
+
+
+def _note(span: trace.Span, error: Exception) -> None:
+    """The failure of a run; of one that hides fields as its text is stored."""
+    if scrub_of(error) is None:
+        span.record_exception(error)
+        text = str(error)
+    else:
+        name, whole = describe(error)
+        first, _, places = whole.partition("\n")
+        text = first.removeprefix(f"{name}: ")
+        facts = {"exception.type": name, "exception.message": text, "exception.stacktrace": places}
+        span.add_event("exception", facts)
+    span.set_status(trace.Status(trace.StatusCode.ERROR, f"{type(error).__name__}: {text}"))

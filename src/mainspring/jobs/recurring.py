@@ -31,6 +31,7 @@ from mainspring.kernel import (
     read_now,
 )
 from mainspring.phrases import nearest
+from mainspring.redact import read_rules
 
 QUEUE = "mainspring.recurring"
 # Where the ticks of process types go: a worker of their pool starts the process.
@@ -143,6 +144,16 @@ async def read_recurring(database: Database, tx: Tx, name: str) -> Recurring:
     if found is None:
         raise await _unknown(database, tx, name)
     return _as_shown(found)
+
+
+async def show_schedules(database: Database, tx: Tx, name: str | None = None) -> list[Recurring]:
+    """One schedule or all as they are shown: without what their targets hide."""
+    if name is None:
+        found = await list_recurring(database, tx)
+    else:
+        found = [await read_recurring(database, tx, name)]
+    rules = await read_rules(tx)
+    return [replace(each, payload=rules.of(each.target).value(each.payload)) for each in found]
 
 
 async def list_ticks(database: Database, tx: Tx, name: str, count: int) -> list[datetime]:

@@ -19,6 +19,7 @@ from mainspring.operate.keys import stored_keys
 from mainspring.operate.parked import ParkedPlace
 from mainspring.operate.statements import SQL
 from mainspring.operate.visits import STATES
+from mainspring.redact import read_rules
 
 WINDOW = 2000  # rows that are looked at for one page: most of them may not fit
 
@@ -66,6 +67,9 @@ async def page_calls(
     database: Database, tx: Tx, wanted: CallFilter, after: str | None
 ) -> CallsPage:
     """The calls that fit among the next so many rows, in the order of keys."""
+    texts = {name: _text(value) for name, value in wanted.fields.items()}
+    if texts:
+        (await read_rules(tx)).check_search(wanted.queue, texts)
     window = await tx.one(SQL["page_visits"], CallWindow, after=after, most=WINDOW)
     if window.last is None:
         return CallsPage([], None)
@@ -79,7 +83,7 @@ async def page_calls(
         keys=None if wanted.key is None else stored_keys(wanted.key, wanted.group),
         state=wanted.state,
         names=list(wanted.fields),
-        texts=[_text(value) for value in wanted.fields.values()],
+        texts=list(texts.values()),
         since=wanted.since,
         until=wanted.until,
     )

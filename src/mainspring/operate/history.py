@@ -18,9 +18,11 @@ from mainspring.db.database import Database
 from mainspring.db.sql import Statement
 from mainspring.db.tx import Tx
 from mainspring.errors import InvalidSetting
-from mainspring.kernel import KERNEL_SQL, check_page, decoded, read_now
+from mainspring.kernel import KERNEL_SQL, check_page, read_now
 from mainspring.operate.keys import stored_keys
 from mainspring.operate.statements import SQL
+from mainspring.redact import read_rules
+from mainspring.redact.shown import shown_result, shown_visit
 
 OUTCOMES = ("done", "again", "retry", "parked", "cancelled", "expired")
 # How a task can have ended for good: only such can be put back.
@@ -131,7 +133,10 @@ async def search_history(
                 break
     if len(found) < limit:
         found = await tx.rows(statement, PastRun, **values)
-    return [replace(r, payload=decoded(r.payload), result=decoded(r.result)) for r in found]
+    rules = await read_rules(tx)
+    return [
+        replace(shown_visit(r, rules, r.ended_at), result=shown_result(r, rules)) for r in found
+    ]
 
 
 def _spans(
@@ -225,6 +230,7 @@ async def _fields(tx: Tx, wanted: HistoryFilter) -> tuple[list[str], dict[str, s
         return [], {}
     declared = await tx.first(SQL["read_searchable"], set[str], queue=wanted.queue) or set()
     texts = {name: field_text(value) for name, value in wanted.fields.items()}
+    (await read_rules(tx)).check_search(wanted.queue, texts)
     indexed = [f"{name}={text}"[:_TEXT_MOST] for name, text in texts.items() if name in declared]
     compared = {name: text for name, text in texts.items() if name not in declared}
     bounded = wanted.since is not None or wanted.key is not None or indexed

@@ -17,9 +17,11 @@ from mainspring.db.database import Database
 from mainspring.db.sql import numbers, texts
 from mainspring.db.tx import Tx
 from mainspring.ids import tokens
-from mainspring.kernel import KERNEL_SQL, check_page, decoded
+from mainspring.kernel import KERNEL_SQL, check_page
 from mainspring.operate.keys import stored_keys
 from mainspring.operate.statements import SQL
+from mainspring.redact import read_rules
+from mainspring.redact.shown import shown_visit
 
 # Errors of which no two are alike are groups of one: nobody reads more of them.
 MOST_GROUPS = 500
@@ -156,7 +158,8 @@ async def list_parked(
         before_queue=before.queue if before else None,
         before_key=before.key if before else None,
     )
-    return [replace(visit, payload=decoded(visit.payload)) for visit in found]
+    rules = await read_rules(tx)
+    return [shown_visit(visit, rules, visit.parked_at) for visit in found]
 
 
 def _values(wanted: ParkedFilter) -> dict[str, object]:
@@ -178,10 +181,25 @@ async def group_parked(
     """Parked visits counted by queue and what is alike, the most first."""
     values = {**_values(wanted), "most": check_page(limit)}
     if _is_of_texts(wanted):
-        return await tx.rows(SQL["group_parked_rows"], ParkedGroup, **values)
-    await tx.run(SQL["ride_indexes"])
-    del values["keys"], values["grp"], values["error"]
-    return await tx.rows(SQL["group_parked"], ParkedGroup, **values)
+        found = await tx.rows(SQL["group_parked_rows"], ParkedGroup, **values)
+    else:
+        await tx.run(SQL["ride_indexes"])
+        del values["keys"], values["grp"], values["error"]
+        found = await tx.rows(SQL["group_parked"], ParkedGroup, **values)
+    rules = await read_rules(tx)
+    return [
+        await _with_own_example(database, tx, wanted, g) if rules.of(g.queue) else g for g in found
+    ]
+
+
+async def _with_own_example(
+    database: Database, tx: Tx, wanted: ParkedFilter, group: ParkedGroup
+) -> ParkedGroup:
+    """With the text of one whose payload is known: without what that hides."""
+    kind, alike_by = group.error_type, group.fingerprint
+    alike = replace(wanted, queue=group.queue, error_type=kind, fingerprint=alike_by)
+    found = await list_parked(database, tx, alike, limit=1)
+    return replace(group, example=found[0].error if found else None)
 
 
 async def count_parked(database: Database, tx: Tx, wanted: ParkedFilter) -> int:

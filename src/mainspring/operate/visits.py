@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -11,10 +11,12 @@ from uuid import UUID
 from mainspring.db.database import Database
 from mainspring.db.tx import Tx
 from mainspring.errors import InvalidSetting
-from mainspring.kernel import check_page, decoded
+from mainspring.kernel import check_page
 from mainspring.operate.keys import stored_keys
 from mainspring.operate.parked import ParkedPlace
 from mainspring.operate.statements import SQL
+from mainspring.redact import read_rules
+from mainspring.redact.shown import shown_visit
 
 STATES = ("waiting", "scheduled", "running", "parked")
 
@@ -59,7 +61,8 @@ async def find_visit(
 ) -> list[LiveVisit]:
     """Visits of a key (a task's id, or its key within a group), of one queue or of all."""
     keys = stored_keys(key, group)
-    return _live(await tx.rows(SQL["find_visit"], LiveVisit, keys=keys, queue=queue, grp=group))
+    found = await tx.rows(SQL["find_visit"], LiveVisit, keys=keys, queue=queue, grp=group)
+    return await _live(tx, found)
 
 
 async def list_visits(
@@ -82,9 +85,13 @@ async def list_visits(
         found += await tx.rows(SQL["list_held"], LiveVisit, queue=queue, most=most)
     if state != "running":
         found += await tx.rows(SQL["list_visits"], LiveVisit, queue=queue, state=state, most=most)
-    return _live(found[:most])
+    return await _live(tx, found[:most])
 
 
-def _live(visits: Sequence[LiveVisit]) -> list[LiveVisit]:
-    """Visits whose payload is read as JSON."""
-    return [replace(visit, payload=decoded(visit.payload)) for visit in visits]
+async def _live(tx: Tx, visits: Sequence[LiveVisit]) -> list[LiveVisit]:
+    """Visits as they are shown."""
+    return [
+        shown_visit(visit, rules, visit.changed_at)
+        for rules in [await read_rules(tx)]
+        for visit in visits
+    ]

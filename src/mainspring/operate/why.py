@@ -23,7 +23,9 @@ from mainspring.operate.keys import stored_keys, user_key
 from mainspring.operate.queues import list_names, nearest_queue, pause_text
 from mainspring.operate.statements import SQL
 from mainspring.operate.status import read_away
+from mainspring.operate.visits import find_visit
 from mainspring.phrases import counted, instant
+from mainspring.redact import read_rules
 
 # A worker beats every 2 s (a fifth of the lease time): one that is silent for so long may be dead.
 SILENT_SECONDS = 5.0
@@ -181,6 +183,9 @@ async def why_visit(
     wanted = HistoryFilter(queue=queue, key=key, group=group)
     past = await search_history(database, tx, wanted, limit=5)
     if visit is not None:
+        if visit.error is not None and (await read_rules(tx)).of(queue):
+            found = await find_visit(database, tx, key, queue=queue, group=visit.grp)
+            visit = visit._replace(error=found[0].error if found else None)
         return Why(queue, key, visit.grp, causes(visit), past)
     return Why(queue, key, group, [_missing(queue, await list_names(tx), past)], past)
 

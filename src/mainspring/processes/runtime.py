@@ -19,7 +19,7 @@ from mainspring import clock
 from mainspring.db.database import Database
 from mainspring.db.sql import Steps
 from mainspring.errors import InvalidArguments, PromiseMisused
-from mainspring.failure_text import describe
+from mainspring.failure_text import describe, scrub_of
 from mainspring.kernel import (
     BACKGROUND_BELOW,
     DEFAULT_POOL,
@@ -211,7 +211,9 @@ class Processes:
             return self._unread(run, task_input, unread)
         except Exception as error:
             if run.settled:
-                log.exception("task.failed_after_completion", extra={"key": run.visit.key})
+                is_told = scrub_of(error) is None
+                facts = {"key": run.visit.key, "error_type": type(error).__name__}
+                log.error("task.failed_after_completion", extra=facts, exc_info=is_told)
                 return Done()
             return self._failed(run, task_input, error)
         if run.settled:

@@ -5,6 +5,7 @@ uniqueness key. Enqueueing inserts the visit; running it decodes the arguments, 
 and settles the visit with the result.
 
 making.py      a task made of a function and of what its decorator was given
+hiding.py      what a task hides: its declaration is checked, its notes go through it
 layer.py       tasks as a layer of the worker: their queues and their handler
 statements.py  the statements of all rooms, by name
 

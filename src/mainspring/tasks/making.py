@@ -10,12 +10,14 @@ from mainspring.breakers.breaker import Breaker
 from mainspring.declaring import as_names
 from mainspring.errors import InvalidSetting, InvalidTask
 from mainspring.kernel import DEFAULT_PRIORITY, RetryPolicy
+from mainspring.redact import NOTHING, Redactor, as_redactor
 from mainspring.tasks.declare.options import check_priority
 from mainspring.tasks.declare.sealing import Sealing
 from mainspring.tasks.declare.signature import Signature
 from mainspring.tasks.declare.task import Enqueues, Task, TaskSettings, check_given
 from mainspring.tasks.declare.unique import as_unique
 from mainspring.tasks.helpers.places import check_executor
+from mainspring.tasks.hiding import check_names, check_searchable
 from mainspring.tasks.run.context import Context
 from mainspring.tasks.run.queue import never_run, queue_settings, schedules
 
@@ -27,6 +29,7 @@ def make_task(
     enqueuer: Enqueues,
     *,
     sealing: Sealing | None = None,
+    redactor: Redactor = NOTHING,
     triggered_only: Collection[str] = (),
 ) -> Task[..., object]:
     """The task of a function. Times in `given` are seconds."""
@@ -38,12 +41,16 @@ def make_task(
     if breaker is not None and not isinstance(breaker, Breaker):
         raise InvalidSetting(f"breaker must be a Breaker, got {breaker!r}")
     searchable = as_names("searchable", cast("Iterable[str] | None", given.pop("searchable", None)))
+    hidden = as_redactor(given.pop("redact", ()), result=given.pop("redact_result", False))
     check_given(name, given, triggered_only)
     unique = None if (wanted := given.pop("unique", None)) is None else as_unique(wanted)
     settings = TaskSettings(name=name, retry=retry, searchable=searchable, unique=unique, **given)  # type: ignore[arg-type]
     signature = Signature(name, function, Context, sealing)
     signature.check_fields("searchable", searchable)
     signature.check_fields("unique", () if unique is None else tuple(unique.by))
+    check_names(signature, hidden)
+    signature.redact_by(hidden | redactor)
+    check_searchable(signature, searchable)
     task: Task[..., object] = Task(function, settings, signature, enqueuer)
     if settings.executor is not None or settings.memory_max is not None:
         check_executor(task)

@@ -4327,6 +4327,13 @@ CREATE TABLE mainspring.recurring (
     CONSTRAINT recurring_make_up_check CHECK ((make_up = ANY (ARRAY['one'::text, 'all'::text])))
 );
 
+CREATE TABLE mainspring.redaction (
+    queue text NOT NULL COLLATE pg_catalog."C",
+    fields text[] NOT NULL COLLATE pg_catalog."C",
+    result boolean DEFAULT false NOT NULL,
+    changed_at timestamp with time zone NOT NULL
+);
+
 CREATE TABLE mainspring.repair (
     id bigint NOT NULL,
     process_id uuid NOT NULL,
@@ -4670,6 +4677,9 @@ ALTER TABLE ONLY mainspring.reactive_task
 
 ALTER TABLE ONLY mainspring.recurring
     ADD CONSTRAINT recurring_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY mainspring.redaction
+    ADD CONSTRAINT redaction_pkey PRIMARY KEY (queue);
 
 ALTER TABLE ONLY mainspring.repair
     ADD CONSTRAINT repair_pkey PRIMARY KEY (id);

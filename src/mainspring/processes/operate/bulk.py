@@ -23,7 +23,7 @@ from mainspring.kernel import BACKGROUND_BELOW
 from mainspring.operation_kind import ItemResult, OperationKind, OperationPage
 from mainspring.processes.commit.visits import NewVisit
 from mainspring.processes.operate.asked import PacedOrder, ask_for, paced_page, page_of
-from mainspring.processes.operate.search import FoundProcess, ProcessFilter, search
+from mainspring.processes.operate.search import FoundProcess, ProcessFilter, check_search, search
 from mainspring.processes.statements import SQL
 from mainspring.processes.structural.parked import ParkedTask, unpark_steps
 from mainspring.processes.structural.request import (
@@ -247,6 +247,7 @@ async def _count_processes(
     connection: Connection,
     order: RestartProcesses | CheckProcesses | CancelProcesses,
 ) -> int:
+    await check_search(connection, order.wanted)
     return await connection.one(SQL["count_processes"], int, **order.wanted.values())
 
 

@@ -14,6 +14,7 @@ from mainspring.phrases import counted, instant
 from mainspring.processes.operate.search import FoundProcess, find_process
 from mainspring.processes.record.race import SOME_OF, terms_of
 from mainspring.processes.statements import SQL
+from mainspring.redact import Rules, read_rules
 
 MOST_TASKS = 2_000
 DEEPEST = 20  # levels of a tree that are drawn as such
@@ -99,11 +100,20 @@ class GraphRow(NamedTuple):
     sent_at: datetime | None
     about: str | None
 
-    def task(self) -> GraphTask:
-        """With its error and its inputs read."""
+    def task(self, rules: Rules) -> GraphTask:
+        """With its error and its inputs read. What it was given is not at hand, so a text of before
+        something was hidden is not told."""
         error = msgspec.json.decode(self.error or "null", type=dict[str, object] | None)
+        said = rules.told(self.actor, self.visit_error, self.changed_at)
+        if error is not None:
+            queues = {self.actor, str(error.get("actor") or self.actor)}
+            message = str(error.get("message", ""))
+            if (shown := rules.message(queues, message, self.changed_at)) != message:
+                error |= {"message": shown, "trace": ""}
         inputs = msgspec.json.decode(self.inputs or "[]", type=list[tuple[str, str]])
-        return GraphTask(**{**self._asdict(), "error": error, "inputs": inputs})
+        return GraphTask(
+            **{**self._asdict(), "error": error, "visit_error": said, "inputs": inputs}
+        )
 
 
 class Graph(msgspec.Struct, frozen=True):
@@ -126,7 +136,8 @@ async def read_graph(
     rows = await tx.rows(
         SQL["read_graph"], GraphRow, id=process.id, superseded=superseded, limit=most + 1
     )
-    return Graph(process, [row.task() for row in rows[:most]], cut=len(rows) > most)
+    rules = await read_rules(tx)
+    return Graph(process, [row.task(rules) for row in rows[:most]], cut=len(rows) > most)
 
 
 def find_task(graph: Graph, named: str) -> str:

@@ -17,6 +17,7 @@ from mainspring.errors import InvalidSetting, NotFound
 from mainspring.kernel import check_page
 from mainspring.phrases import nearest
 from mainspring.processes.statements import SQL
+from mainspring.redact import NOTHING, Redactor, Rules, read_rules
 from mainspring.tasks.declare.options import check_time
 
 STATES = ("open", "finished", "cancelled")
@@ -126,10 +127,10 @@ class ProcessRow(NamedTuple):
     parked: int
     cancelling: bool
 
-    def found(self) -> FoundProcess:
-        """With its attributes read."""
+    def found(self, rule: Redactor = NOTHING) -> FoundProcess:
+        """With its attributes read, but for those that are hidden."""
         attrs = msgspec.json.decode(self.attrs, type=dict[str, Any])
-        return FoundProcess(**{**self._asdict(), "attrs": attrs})
+        return FoundProcess(**{**self._asdict(), "attrs": rule.value(attrs)})
 
 
 class ParkedTaskGroup(msgspec.Struct, frozen=True):
@@ -169,6 +170,7 @@ async def search(
 ) -> list[FoundProcess]:
     """Processes, newest first; `before` is the position of the last one of the page before."""
     values = wanted.values()
+    rules = await check_search(tx, wanted)
     among = None
     if wanted.task is not None and not values["parked"]:
         among = await _with_task(tx, wanted.task)
@@ -181,7 +183,18 @@ async def search(
         before_id=None if before is None else before[1],
         limit=check_page(limit),
     )
-    return [row.found() for row in rows]
+    return [row.found(rules.of(row.type)) for row in rows]
+
+
+async def check_search(tx: Tx, wanted: ProcessFilter) -> Rules:
+    """What is hidden; refuses a search by attributes that would tell it."""
+    rules = await read_rules(tx)
+    texts = {
+        name: value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        for name, value in (wanted.attrs or {}).items()
+    }
+    rules.check_search(wanted.type, texts)
+    return rules
 
 
 async def _with_task(tx: Tx, actor: str) -> list[str] | None:
@@ -207,7 +220,16 @@ async def group_parked(
     tx: Tx, *, type: str | None = None, actor: str | None = None
 ) -> list[ParkedTaskGroup]:
     """Parked tasks by process type, actor and fingerprint, the largest group first."""
-    return await tx.rows(SQL["group_parked"], ParkedTaskGroup, type=type, actor=actor)
+    found = await tx.rows(SQL["group_parked"], ParkedTaskGroup, type=type, actor=actor)
+    rules = await read_rules(tx)
+    if not rules:
+        return found
+    return [
+        msgspec.structs.replace(
+            g, example=g.example and rules.message([g.actor], g.example, g.last_at)
+        )
+        for g in found
+    ]
 
 
 async def list_repairs(tx: Tx, *, limit: int = 50) -> list[Repair]:

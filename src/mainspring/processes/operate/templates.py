@@ -19,7 +19,7 @@ from mainspring.processes.operate.bulk import (
     CheckProcesses,
     RestartProcesses,
 )
-from mainspring.processes.operate.search import ProcessFilter
+from mainspring.processes.operate.search import ProcessFilter, check_search
 from mainspring.processes.statements import SQL
 from mainspring.tasks.declare.options import check_text
 
@@ -73,6 +73,7 @@ async def save_template(
             f"the action of a template is one of {', '.join(ACTIONS)}, got {action!r}"
             f"{nearest(str(action), ACTIONS)}"
         )
+    await check_search(tx, wanted)
     await tx.run(
         SQL["save_template"],
         name=name,

@@ -19,9 +19,11 @@ from mainspring.phrases import counted, instant
 from mainspring.processes.operate.search import FoundProcess, find_process
 from mainspring.processes.statements import SQL
 from mainspring.processes.structural.repair import ProcessViolation
+from mainspring.redact import Rules, read_rules
 from mainspring.tasks.declare.promise import Failure
 
 MOST_TASKS = 20
+SHOWS_ALL = Rules()
 
 # Every cause, with what an operator can do about it; those of single visits are the kernel's.
 REMEDIES: Mapping[str, str] = {
@@ -92,6 +94,7 @@ class WaitingTask(NamedTuple):
     held: bool
     held_until: datetime | None
     workers: int
+    changed_at: datetime | None = None
 
 
 async def explain(connection: Connection, id: str) -> ProcessWhy:
@@ -111,8 +114,9 @@ async def explain(connection: Connection, id: str) -> ProcessWhy:
     tasks = await connection.rows(SQL["read_causes"], WaitingTask, id=process.id, limit=MOST_TASKS)
     if tasks and not tasks[0].workers:
         causes.append(ProcessCause("engine_off", "no worker is running"))
+    rules = await read_rules(connection)
     for task in tasks:
-        causes.append(external_cause(task) or await _queued_cause(connection, task))
+        causes.append(external_cause(task, rules) or await _queued_cause(connection, task))
     if not causes:
         causes.append(ProcessCause("nothing_open", "no task of it is queued or waits outside"))
     waiting = await connection.rows(
@@ -121,11 +125,12 @@ async def explain(connection: Connection, id: str) -> ProcessWhy:
     return ProcessWhy(process, causes, waiting)
 
 
-def external_cause(task: WaitingTask) -> ProcessCause | None:
+def external_cause(task: WaitingTask, rules: Rules = SHOWS_ALL) -> ProcessCause | None:
     """The cause of a task that is parked or waits for something outside the graph."""
     if task.state == "parked":
         error = msgspec.json.decode(task.error, type=Failure) if task.error else Failure("", "")
-        text = f"{task.actor!r} is parked: {error.type}: {error.message}"
+        message = rules.message([task.actor, error.actor or ""], error.message, task.changed_at)
+        text = f"{task.actor!r} is parked: {error.type}: {message}"
         command = ["mainspring", "processes", "restart-tasks", "--task", task.actor]
         advice = f"restart all such when their reason is gone: {join(command)}"
         return ProcessCause("parked_task", text, task.id, advice)

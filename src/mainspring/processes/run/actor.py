@@ -20,6 +20,7 @@ from mainspring.processes.record.arguments import fill
 from mainspring.processes.record.decision import Decision, Recorded
 from mainspring.processes.record.recorder import Recorder
 from mainspring.processes.run.context import ProcessContext, Seams
+from mainspring.redact import guarded
 from mainspring.tasks.declare.recording import Records, recorder
 from mainspring.tasks.declare.signature import Signature
 from mainspring.tasks.declare.task import Task
@@ -79,14 +80,19 @@ class FunctionActor:
                 run, self._signature.encode_result, self._connections, self._timeout, task_input,
                 records, self._shard_count, self._seams,
             )  # fmt: skip
+        function = self._function
+        if (redactor := self._signature.redactor) is not None:
+            function = guarded(function, redactor, payload)
+            if context is not None:
+                context.tell_notes_through(redactor.scrubber_of(payload))
         if self._helpers is not None and isinstance(self._callee, Task):
             return Recorded(result=await self._helpers.call(run, self._callee, payload, context))
         if records is None:
-            returned = await self._call(run, arguments)
+            returned = await self._call(run, function, arguments)
         else:
             mark: Token[Records | None] = recorder.set(records)
             try:
-                returned = await self._call(run, arguments)
+                returned = await self._call(run, function, arguments)
             finally:
                 recorder.reset(mark)
         if context is not None:
@@ -97,12 +103,14 @@ class FunctionActor:
             return Recorded(result=self._signature.encode_result(returned))
         return records.conclude(returned, self._signature.encode_result)
 
-    def _call(self, run: Run, arguments: dict[str, Any]) -> Awaitable[Any]:
+    def _call(
+        self, run: Run, function: Callable[..., Any], arguments: dict[str, object]
+    ) -> Awaitable[Any]:
         if self._executor.around is not None:
-            return self._executor.call(run, self._function, arguments, self._signature.needs)
+            return self._executor.call(run, function, arguments, self._signature.needs)
         if self._is_async:
-            return self._function(**arguments)  # type: ignore[no-any-return]
-        return self._executor.call_in_thread(run, self._function, arguments)
+            return function(**arguments)  # type: ignore[no-any-return]
+        return self._executor.call_in_thread(run, function, arguments)
 
     def _recorder(self, task_input: TaskInput) -> Recorder:
         given = {given.promise for given in task_input.inputs}

@@ -20,10 +20,13 @@ from functools import partial
 
 from mainspring import clock
 from mainspring.errors import InvalidTask, RetryAfter
+from mainspring.failure_text import scrub_with
 from mainspring.ids import token
 from mainspring.kernel import DONE, Done, Outcome, QueueSettings, Run
+from mainspring.redact import guarded
 from mainspring.tasks.declare.batch import ITEM, BatchFunction
 from mainspring.tasks.declare.task import Task
+from mainspring.tasks.hiding import note_of
 from mainspring.tasks.run.connections import Connections
 from mainspring.tasks.run.context import Context, concluded
 from mainspring.tasks.run.execute import Executor
@@ -109,7 +112,9 @@ class Collector:
         if timeout is not None:
             timeout += clock.local() - run.began
         encode = signature.encode_result
-        return Context(run, encode, self._connections, timeout, signature.sealing)
+        return Context(
+            run, encode, self._connections, timeout, note_of(signature, run.visit.payload)
+        )
 
     # -- when
 
@@ -232,6 +237,7 @@ class Collector:
         else:
             for item, result in zip(items, results, strict=True):
                 if isinstance(result, BaseException):
+                    self._hide(result, item)
                     _fail([item], result)
                 elif not item.end.done():
                     item.end.set_result(result)
@@ -241,12 +247,24 @@ class Collector:
         given: list[object] = [[item.value for item in items]]
         if batch.contexts is not None:
             given.append([item.context for item in items])
-        function = partial(batch.function, *given)
+        redactor = self._task.signature.redactor
+        if redactor is not None:  # what one item raises may tell of its neighbours
+            payloads = [self._task.signature.opened(item.run.visit.payload) for item in items]
+            function = partial(guarded(batch.function, redactor, *payloads), *given)
+        else:
+            function = partial(batch.function, *given)
         if not batch.is_async:
             return await self._executor.call_in_thread(begun.run, function, {})
         returned = function()
         assert inspect.isawaitable(returned)
         return await returned
+
+    def _hide(self, error: BaseException, item: Item) -> None:
+        """A failure that was returned, and not raised, tells no more."""
+        signature = self._task.signature
+        if (redactor := signature.redactor) is not None:
+            payload = signature.opened(item.run.visit.payload)
+            scrub_with(error, redactor.scrubber_of(payload))
 
     async def close(self) -> None:
         """When the worker has stopped."""

@@ -20,6 +20,7 @@ from mainspring.errors import InvalidArguments, InvalidTask, PayloadTooLarge
 from mainspring.foreign import pydantic_types
 from mainspring.foreign.pydantic_types import adapted
 from mainspring.hooks.depend import needs_of
+from mainspring.redact import Redactor
 from mainspring.shape import fault, shape, shape_of_json
 from mainspring.tasks.declare.promise import Promise
 from mainspring.tasks.declare.sealing import SEALED, Sealing, opened
@@ -69,6 +70,7 @@ class Signature:
     ) -> None:
         self.name = name
         self.sealing = sealing  # None: what is stored is in the clear
+        self.redactor: Redactor | None = None  # what is not shown; None: nothing is hidden
         self.context_parameter: str | None = None
         _check_function(name, function)
         self.needs = needs_of(function)  # what is provided, and is no argument
@@ -108,6 +110,7 @@ class Signature:
                 type(None) if result is None else result, dec_hook=_revive
             )
             _check_travels([*(f[1] for f in declared), result])
+            self.result_type = result
         except (TypeError, NotImplementedError) as error:
             raise InvalidTask(
                 f"task {name!r} has a parameter or result that cannot travel as JSON: {error}; "
@@ -134,6 +137,10 @@ class Signature:
     def seal_with(self, sealing: Sealing | None) -> None:
         """From now on payloads are stored so."""
         self.sealing = sealing
+
+    def redact_by(self, redactor: Redactor) -> None:
+        """From now on this is hidden too, wherever values are shown."""
+        self.redactor = (redactor if self.redactor is None else self.redactor | redactor) or None
 
     @property
     def fields(self) -> tuple[str, ...]:

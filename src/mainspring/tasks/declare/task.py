@@ -40,6 +40,7 @@ from mainspring.errors import (
     PayloadTooLarge,
 )
 from mainspring.kernel import DEFAULT_PRIORITY, RetryPolicy
+from mainspring.redact import Redactor
 from mainspring.tasks.declare.calls import Maps
 from mainspring.tasks.declare.habits import VERBS, setting_hint, verb_hint
 from mainspring.tasks.declare.handle import Handle
@@ -231,11 +232,12 @@ class Task(Maps[P, R_co]):
     def __repr__(self) -> str:
         return f"<task {self.name}>"
 
-    def adopted(self, *, pool: str | None, sealing: Sealing | None) -> None:
-        """It was declared without an application: it is in that one's pool, and has its cipher."""
+    def adopted(self, *, pool: str | None, sealing: Sealing | None, redactor: Redactor) -> None:
+        """It was declared without an application: its pool, its cipher and what it hides are the task's."""
         if pool is not None:
             self.settings = replace(self.settings, pool=pool)
         self.signature.seal_with(sealing)
+        self.signature.redact_by(redactor)
 
     if not TYPE_CHECKING:  # else a checker would take any attribute
 
@@ -388,7 +390,7 @@ class TaskDecorator(Protocol):
 
 def check_given(name: str, given: Mapping[str, object], triggered_only: Collection[str]) -> None:
     """Refuse settings that a task does not have, or has only with a trigger."""
-    known = {*TaskSettings.__dataclass_fields__, "when", "was"}
+    known = {*TaskSettings.__dataclass_fields__, "when", "was", "redact", "redact_result"}
     for setting in given:
         if setting in triggered_only:
             raise InvalidTask(

@@ -32,6 +32,7 @@ from mainspring.tasks.helpers.messages import (
     Setup,
 )
 from mainspring.tasks.helpers.places import MAIN, main_file, module_of, place_of
+from mainspring.tasks.hiding import note_of
 from mainspring.tasks.run.connections import Connections
 from mainspring.tasks.run.context import Context
 from mainspring.tasks.run.queue import queue_settings
@@ -91,7 +92,11 @@ class Helpers:
             context = None
             if signature.context_parameter is not None:
                 context = Context(
-                    run, signature.encode_result, self._connections, timeout, signature.sealing
+                    run,
+                    signature.encode_result,
+                    self._connections,
+                    timeout,
+                    note_of(signature, run.visit.payload),
                 )
             payload = signature.opened(run.visit.payload)  # helpers have no cipher
             result = signature.stored(await self.call(run, task, payload, context))
@@ -165,6 +170,7 @@ class Helpers:
             timeout=settings.timeout,
             memory_max=settings.memory_max,
             worker=self._connections.worker.worker_id,
+            hidden=[] if (redactor := task.signature.redactor) is None else list(redactor.fields),
         )
 
     # -- ends

@@ -24,6 +24,7 @@ from types import FrameType
 import msgspec
 
 from mainspring.failure_text import clean_text
+from mainspring.redact import Redactor, guarded
 from mainspring.tasks.declare.signature import Signature
 from mainspring.tasks.helpers.failure import raised_by
 from mainspring.tasks.helpers.messages import (
@@ -142,6 +143,8 @@ class Inside:
         order = current.order
         function, signature = self._function(order)
         arguments = signature.decode(order.payload)
+        if order.hidden:
+            function = guarded(function, Redactor(order.hidden), order.payload)
         context = None
         if signature.context_parameter is not None:
             context = HelperContext(current.run, signature.encode_result, order, self.tell)

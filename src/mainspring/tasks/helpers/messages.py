@@ -37,6 +37,7 @@ class RunOrder(msgspec.Struct, frozen=True, tag="order"):
     timeout: float | None
     memory_max: int | None
     worker: UUID | None
+    hidden: list[str] = []  # fields of the arguments that no text of a failure tells
 
 
 class Stop(msgspec.Struct, frozen=True, tag="stop"):

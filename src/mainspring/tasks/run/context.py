@@ -36,7 +36,6 @@ from mainspring.kernel import (
     settle_arguments,
     told_to_end,
 )
-from mainspring.tasks.declare.sealing import Sealing
 from mainspring.tasks.run.connections import Connections, unsettled_values
 
 log = logging.getLogger("mainspring")
@@ -59,10 +58,11 @@ class Context:
         encode: Callable[[object], str | None],
         connections: Connections,
         timeout: float | None,
-        sealing: Sealing | None = None,
+        note: Callable[[str], str] | None = None,
     ) -> None:
+        """`note`: what its notes go through."""
         self._run = run
-        self._sealing = sealing
+        self._note = note
         self._encode = encode
         self._connections = connections
         self._timeout = timeout
@@ -148,9 +148,13 @@ class Context:
         Cheap, and for plain functions as well: what is said is written a few times a second, for all runs
         of a worker at once. `handle.progress()` and `mainspring tasks watch` follow it.
         """
-        if note is not None and self._sealing is not None:
-            note = self._sealing.note(note)
+        if note is not None and self._note is not None:
+            note = self._note(note)
         self._connections.progress.say(self._run, done, note)
+
+    def tell_notes_through(self, note: Callable[[str], str]) -> None:
+        """What its notes go through from now on."""
+        self._note = note
 
     def set_result(self, result: object) -> None:
         """The result that `transaction()` commits; what the function returns later is too late.

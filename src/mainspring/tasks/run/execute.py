@@ -18,7 +18,9 @@ from mainspring.hooks.around import NOTHING, RunHooks
 from mainspring.hooks.depend import Provider
 from mainspring.kernel import DONE, MOST_HANGING, Done, Handler, Outcome, Run
 from mainspring.loops import to_its_end
+from mainspring.redact import guarded
 from mainspring.tasks.declare.task import Task
+from mainspring.tasks.hiding import note_of
 from mainspring.tasks.run.connections import Connections
 from mainspring.tasks.run.context import Context, concluded
 
@@ -54,6 +56,8 @@ class Executor:
         timeout = task.settings.timeout
         connections = self._connections
         is_async, around = inspect.iscoroutinefunction(function), self.around
+        redactor = signature.redactor
+        hides = redactor is not None or signature.sealing is not None
 
         async def handle_plain(run: Run) -> Outcome:
             """The short way of most tasks: async, and without a context."""
@@ -61,22 +65,27 @@ class Executor:
             return DONE if result is None else Done(encode(result))
 
         async def handle(run: Run) -> Outcome:
-            arguments = decode(run.visit.payload)
+            payload = run.visit.payload
+            arguments = decode(payload)
+            call = function
+            if redactor is not None:
+                call = guarded(function, redactor, signature.opened(payload))
             context = None
             if context_parameter is not None:
-                context = Context(run, encode, connections, timeout, signature.sealing)
+                note = note_of(signature, payload) if hides else None
+                context = Context(run, encode, connections, timeout, note)
                 arguments[context_parameter] = context
             try:
                 if around is not None:
-                    result = await self.call(run, function, arguments, needs)
+                    result = await self.call(run, call, arguments, needs)
                 elif is_async:
-                    result = await function(**arguments)
+                    result = await call(**arguments)
                 else:
-                    result = await self.call_in_thread(run, function, arguments)
+                    result = await self.call_in_thread(run, call, arguments)
             except Exception as error:
                 if run.settled:
                     facts = {"key": run.visit.key, "error_type": type(error).__name__}
-                    is_told = signature.sealing is None
+                    is_told = signature.sealing is None and redactor is None
                     log.error("task.failed_after_completion", extra=facts, exc_info=is_told)
                     return DONE
                 raise
@@ -89,7 +98,8 @@ class Executor:
             return sealing.sealed(handle if around is None else around.reporting(handle))
         if around is not None:
             return around.reporting(handle)
-        return handle_plain if is_async and signature.in_order else handle
+        plain = is_async and signature.in_order and redactor is None
+        return handle_plain if plain else handle
 
     async def call(
         self,

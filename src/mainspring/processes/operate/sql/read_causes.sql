@@ -3,7 +3,7 @@
 select t.id::text, t.actor, t.state::text, t.created_at, t.error::text as error, x.kind::text as external, x.name as signal, x.since is not null as now,
   x.due_at, x.child::text as child, v.queue,
   (select q.kind from mainspring.queue q where q.name = v.queue) = 'remote' as remote, v.pass is not null as held, v.held_until,
-  (select count(*) from mainspring.worker) as workers
+  (select count(*) from mainspring.worker) as workers, t.changed_at
 from mainspring.task t
 left join mainspring.external x on x.task = t.id
 left join mainspring.visit v on v.key = t.id::text
