@@ -3,7 +3,7 @@ refused now, not in the worker."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import cast
 
 from mainspring.breakers.breaker import Breaker
@@ -11,10 +11,11 @@ from mainspring.declaring import as_names
 from mainspring.errors import InvalidSetting, InvalidTask
 from mainspring.kernel import DEFAULT_PRIORITY, RetryPolicy
 from mainspring.redact import NOTHING, Redactor, as_redactor
+from mainspring.tasks.declare.habits import setting_hint
 from mainspring.tasks.declare.options import check_priority
 from mainspring.tasks.declare.sealing import Sealing
 from mainspring.tasks.declare.signature import Signature
-from mainspring.tasks.declare.task import Enqueues, Task, TaskSettings, check_given
+from mainspring.tasks.declare.task import Enqueues, Task, TaskSettings
 from mainspring.tasks.declare.unique import as_unique
 from mainspring.tasks.helpers.places import check_executor
 from mainspring.tasks.hiding import check_names, check_searchable
@@ -42,7 +43,7 @@ def make_task(
         raise InvalidSetting(f"breaker must be a Breaker, got {breaker!r}")
     searchable = as_names("searchable", cast("Iterable[str] | None", given.pop("searchable", None)))
     hidden = as_redactor(given.pop("redact", ()), result=given.pop("redact_result", False))
-    check_given(name, given, triggered_only)
+    _check_given(name, given, triggered_only)
     unique = None if (wanted := given.pop("unique", None)) is None else as_unique(wanted)
     settings = TaskSettings(name=name, retry=retry, searchable=searchable, unique=unique, **given)  # type: ignore[arg-type]
     signature = Signature(name, function, Context, sealing)
@@ -63,3 +64,16 @@ def make_task(
     queue_settings(task, never_run)
     schedules(task)
     return task
+
+
+def _check_given(name: str, given: Mapping[str, object], triggered_only: Collection[str]) -> None:
+    """Refuse settings that a task does not have, or has only with a trigger."""
+    known = {*TaskSettings.__dataclass_fields__, "when", "was", "redact", "redact_result"}
+    for setting in given:
+        if setting in triggered_only:
+            raise InvalidTask(
+                f"task {name!r}: {setting}= is for reactive tasks and needs when=, a trigger"
+            )
+        if setting not in known:
+            hint = setting_hint(setting, sorted(known))
+            raise InvalidTask(f"task {name!r} has no setting {setting!r}{hint}")

@@ -6,7 +6,6 @@ import logging
 from collections.abc import (
     AsyncIterable,
     Callable,
-    Collection,
     Coroutine,
     Iterable,
     Mapping,
@@ -42,7 +41,7 @@ from mainspring.errors import (
 from mainspring.kernel import DEFAULT_PRIORITY, RetryPolicy
 from mainspring.redact import Redactor
 from mainspring.tasks.declare.calls import Maps
-from mainspring.tasks.declare.habits import VERBS, setting_hint, verb_hint
+from mainspring.tasks.declare.habits import VERBS, verb_hint
 from mainspring.tasks.declare.handle import Handle
 from mainspring.tasks.declare.options import CallOptions, with_options
 from mainspring.tasks.declare.promise import Promise
@@ -386,16 +385,3 @@ class TaskDecorator(Protocol):
     def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
-
-
-def check_given(name: str, given: Mapping[str, object], triggered_only: Collection[str]) -> None:
-    """Refuse settings that a task does not have, or has only with a trigger."""
-    known = {*TaskSettings.__dataclass_fields__, "when", "was", "redact", "redact_result"}
-    for setting in given:
-        if setting in triggered_only:
-            raise InvalidTask(
-                f"task {name!r}: {setting}= is for reactive tasks and needs when=, a trigger"
-            )
-        if setting not in known:
-            hint = setting_hint(setting, sorted(known))
-            raise InvalidTask(f"task {name!r} has no setting {setting!r}{hint}")
