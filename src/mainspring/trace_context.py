@@ -31,4 +31,4 @@ def _trace(id: UUID | str) -> str:
         found = (id if isinstance(id, UUID) else UUID(id)).hex
     except ValueError:  # an id of the user's own
         found = hashlib.sha256(id.encode()).hexdigest()[:32]  # type: ignore[union-attr]
-    return found if int(found, 16) else _NONE
+    return found if found.strip("0") else _NONE

@@ -225,7 +225,7 @@ async def test_a_service_that_hangs_closes_its_gate_and_takes_nothing_from_other
     async with stages.working(concurrency=4) as worker:
         await wait_until(
             lambda: len(done) >= 100, 60
-        )  # the hanging service has 64 in hand meanwhile
+        )  # the hanging service has 100 in hand meanwhile
         endpoint = endpoint_of(worker)
         await wait_until(lambda: endpoint.is_away, 60)
         assert ranked(stages) == 0
@@ -239,7 +239,7 @@ async def test_a_service_that_hangs_closes_its_gate_and_takes_nothing_from_other
 async def test_a_service_that_hangs_has_its_own_slots_and_takes_none_of_the_worker_s(
     stages: Stages, service: Service
 ) -> None:
-    """S10: by counts: the hanging service has 64 in hand while another stage does all of its work."""
+    """S10: by counts: the hanging service has 100 in hand while another stage does all of its work."""
     kind = stages.kind(serial=False, jitter=0)
     given = {"reads": ["title", "price"], "writes": ["rank"], "ask": False, "timeout": 300}
     kind.remote_stage("rank", service.address, **given)
@@ -259,7 +259,7 @@ async def test_a_service_that_hangs_has_its_own_slots_and_takes_none_of_the_work
             "insert into listing (id, title, price) select n, 'a', n from generate_series(1, 200) n"
         )
         await wait_until(lambda: len(done) == 201, 60)
-        await wait_until(lambda: len(worker.owned.snapshot()) == 64, 60)
+        await wait_until(lambda: len(worker.owned.snapshot()) == 100, 60)
         assert not endpoint_of(worker).is_away
         service.signal(signal.SIGCONT)
         await wait_until(lambda: ranked(stages) == 201, 90)

@@ -18,7 +18,6 @@ from mainspring.entities.declare.catalogue import Known
 from mainspring.entities.declare.declared_kind import DeclaredKind
 from mainspring.entities.declare.model import Model
 from mainspring.entities.declare.partial_model import model_of, seen_fields
-from mainspring.entities.declare.remote import SLOTS
 from mainspring.entities.declare.stage import Stage
 from mainspring.entities.declare.stage_declaration import check_stages
 from mainspring.entities.declare.table import Shape
@@ -209,7 +208,7 @@ def kind_queues(
                 retry=s.retry,
                 share=kind.settings.crawl.share if name.endswith("~") else None,
                 leaves_slots=stage.remote is None and not name.endswith("~"),
-                slots=min(s.parallel or SLOTS, MOST_SLOTS) if stage.remote else None,
+                slots=min(s.parallel or stage.remote.slots, MOST_SLOTS) if stage.remote else None,
                 endpoint=(endpoints or {}).get(stage.name),
             )
             for name in (stage.queue, stage.crawl_queue)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import datetime
-from functools import partial
 from typing import TypeVar, cast
 
 import grpc
@@ -44,6 +43,7 @@ class GrpcCalls:
     def __init__(self, address: ServiceAddress) -> None:
         self._address = address
         self._channel: grpc.aio.Channel | None = None
+        self._methods: dict[str, grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]] = {}
         self._metadata = (
             () if address.token is None else (("authorization", f"Bearer {address.token}"),)
         )
@@ -96,9 +96,7 @@ class GrpcCalls:
         )
         request.now.FromDatetime(now)
         said = await self._call("ShouldProcess", request, v1.ShouldProcessResponse, timeout)
-        return messages.read_each(
-            [(v.id, partial(messages.read_verdict, v)) for v in said.verdicts]
-        )
+        return messages.read_each(said.verdicts, messages.read_verdict)
 
     async def process(
         self, ref: StageRef, now: datetime, items: Sequence[StageItem], timeout: float
@@ -108,9 +106,7 @@ class GrpcCalls:
         request = v1.ProcessRequest(kind=ref.kind, stage=ref.stage, items=self._items(ref, items))
         request.now.FromDatetime(now)
         said = await self._call("Process", request, v1.ProcessResponse, timeout)
-        return messages.read_each(
-            [(o.id, partial(messages.read_outcome, o, type_)) for o in said.outcomes]
-        )
+        return messages.read_each(said.outcomes, lambda o: messages.read_outcome(o, type_))
 
     async def hear(
         self, ref: StageRef, entities: Sequence[SavedEvents], timeout: float
@@ -120,7 +116,7 @@ class GrpcCalls:
             kind=ref.kind, consumer=ref.stage, entities=map(messages.to_events, entities)
         )
         said = await self._call("Saved", request, v1.SavedResponse, timeout)
-        return messages.read_each([(h.id, partial(messages.read_heard, h)) for h in said.heard])
+        return messages.read_each(said.heard, messages.read_heard)
 
     # -- one call
 
@@ -140,9 +136,9 @@ class GrpcCalls:
         channel = await self._connected()
         was_ready = channel.get_state() == grpc.ChannelConnectivity.READY
         try:
-            answer: bytes = await channel.unary_unary(path)(
-                request, timeout=timeout, metadata=self._metadata
-            )
+            if (method := self._methods.get(path)) is None:
+                method = self._methods[path] = channel.unary_unary(path)
+            answer: bytes = await method(request, timeout=timeout, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
             details = error.details() or ""
             is_ready = channel.get_state() == grpc.ChannelConnectivity.READY
@@ -166,6 +162,7 @@ class GrpcCalls:
     def _opened(self) -> grpc.aio.Channel:
         if self._channel is None:
             self._channel = open_channel(self._address)
+            self._methods = {}
         return self._channel
 
     def remake(self) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 from google.protobuf import json_format
@@ -108,14 +108,24 @@ def _event(event: SavedEvent) -> v1.Event:
 # -- what comes back
 
 
-def read_each(parsed: list[tuple[str, Callable[[], Read]]]) -> list[tuple[str, Read | Bad]]:
+class Identified(Protocol):
+    """What is said of one entity."""
+
+    @property
+    def id(self) -> str: ...
+
+
+OfOne = TypeVar("OfOne", bound=Identified)
+
+
+def read_each(said: Iterable[OfOne], read: Callable[[OfOne], Read]) -> list[tuple[str, Read | Bad]]:
     """Each answer read by itself: one that is none is its entity's failure."""
     found: list[tuple[str, Read | Bad]] = []
-    for id, read in parsed:
+    for one in said:
         try:
-            found.append((id, read()))
+            found.append((one.id, read(one)))
         except (MainspringError, ValueError, OverflowError) as error:
-            found.append((id, Bad(clean_text(str(error), PROBLEM_BYTES))))
+            found.append((one.id, Bad(clean_text(str(error), PROBLEM_BYTES))))
     return found
 
 

@@ -114,7 +114,10 @@ async def side_by_side(
     items: Iterable[Item], work: Callable[[Item], Awaitable[Answer]]
 ) -> list[Answer]:
     """All of a call at once."""
-    return list(await asyncio.gather(*(work(item) for item in items)))
+    listed = list(items)
+    if len(listed) == 1:
+        return [await work(listed[0])]
+    return list(await asyncio.gather(*(work(item) for item in listed)))
 
 
 async def called(function: StageFunction, value: object) -> object:

@@ -17,8 +17,9 @@ SAVED_SECONDS = 30.0
 # The remote stages of a visit are asked side by side, and are given so long together.
 ASK_SECONDS = 0.5
 BATCH = 20
-# Runs of a stage that wait for its service, in one worker.
-SLOTS = 64
+# Runs of a stage that wait for its service, in one worker, for five calls: four are under way, and the next
+# is full when one of them ends.
+SLOTS, MOST_SLOTS, SLOTS_OF_CALLS = 64, 500, 5
 _ADDRESS = re.compile(r"(grpcs?)://(\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+):([0-9]{1,5})")
 
 PemFile = str | Path
@@ -65,6 +66,11 @@ class RemotePlace:
     )
     hears: bool = False  # whether it is told of what was saved
     entity: type[object] | None = None  # a protobuf class that entities are sent as; None: JSON
+
+    @property
+    def slots(self) -> int:
+        """How many of its runs one worker has in hand, unless its stage's `parallel` says so."""
+        return max(SLOTS, min(MOST_SLOTS, SLOTS_OF_CALLS * self.batch))
 
 
 def remote_place(

@@ -41,7 +41,6 @@ class CallWish(msgspec.Struct, Generic[Item, Found], eq=False):
     item: Item
     key: Hashable
     now: float  # as its code is to see the time
-    alone: bool
     answer: asyncio.Future[Found | Bad]
 
 
@@ -74,17 +73,19 @@ class CallLine(Generic[Item, Found]):
         self._peer = peer
         self._size = size
         self._waiting: deque[CallWish[Item, Found]] = deque()
+        self._suspects: deque[CallWish[Item, Found]] = deque()  # each is to go alone
         self._ready: deque[list[CallWish[Item, Found]]] = deque()  # halves of calls that failed
 
     async def __call__(self, item: Item, *, now: float, alone: bool) -> Found | Bad:
         """The service's answer; EndpointAway, PutOff, TooLarge or StageFailed where there is none."""
-        await self._peer.meet(self.ref)
+        if not self._peer.has_met(self.ref):
+            await self._peer.meet(self.ref)
         if item.size > (most := self._size().bytes):
             raise TooLarge(f"the entity has {item.size} bytes, and a call takes {most}")
         answer: asyncio.Future[Found | Bad] = asyncio.get_running_loop().create_future()
         key = (self._word, self.ref, item.id)
-        wish = CallWish(item, key, now, alone or self._peer.standing.is_suspect(key), answer)
-        self._waiting.append(wish)
+        alone = alone or self._peer.standing.is_suspect(key)
+        (self._suspects if alone else self._waiting).append(CallWish(item, key, now, answer))
         self._peer.pump_soon()
         return await answer
 
@@ -97,15 +98,13 @@ class CallLine(Generic[Item, Found]):
 
     @property
     def has_suspect(self) -> bool:
-        return any(wish.alone for wish in self._waiting if not wish.answer.done())
+        while self._suspects and self._suspects[0].answer.done():
+            self._suspects.popleft()
+        return bool(self._suspects)
 
     def take_suspect(self) -> list[CallWish[Item, Found]]:
         """The first that is to go alone."""
-        for wish in self._waiting:
-            if wish.alone and not wish.answer.done():
-                self._waiting.remove(wish)
-                return [wish]
-        return []
+        return [self._suspects.popleft()] if self.has_suspect else []
 
     def take(self) -> list[CallWish[Item, Found]]:
         """What goes into the next call: halves first, else what waits, as far as it fits."""
@@ -113,23 +112,19 @@ class CallLine(Generic[Item, Found]):
             if batch := [wish for wish in self._ready.popleft() if not wish.answer.done()]:
                 return batch
         size, weight = self._size(), 0
-        batch, ids, left = [], set[str](), deque[CallWish[Item, Found]]()
+        batch, ids, left = [], set[str](), list[CallWish[Item, Found]]()
         while self._waiting and len(batch) < size.items:
             wish = self._waiting.popleft()
             if wish.answer.done():
                 continue
-            if (
-                wish.alone
-                or wish.item.id in ids
-                or (batch and weight + wish.item.size > size.bytes)
-            ):
+            wanted = wish.item.size
+            if wish.item.id in ids or (batch and weight + wanted > size.bytes):
                 left.append(wish)  # a call has each id once: the same entity may run in both lanes
                 continue
-            weight += wish.item.size
+            weight += wanted
             ids.add(wish.item.id)
             batch.append(wish)
-        left.extend(self._waiting)
-        self._waiting = left
+        self._waiting.extendleft(reversed(left))
         return batch
 
     def halve(self, batch: list[CallWish[Item, Found]]) -> None:
@@ -138,9 +133,9 @@ class CallLine(Generic[Item, Found]):
 
     def put_off(self, error: Exception) -> None:
         """Nobody waits any longer: the service is away."""
-        batches, waiting = self._ready, self._waiting
-        self._ready, self._waiting = deque(), deque()
-        for batch in (*batches, list(waiting)):
+        batches, waiting, suspects = self._ready, self._waiting, self._suspects
+        self._ready, self._waiting, self._suspects = deque(), deque(), deque()
+        for batch in (*batches, list(waiting), list(suspects)):
             tell(batch, error)
 
 

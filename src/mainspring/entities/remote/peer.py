@@ -90,6 +90,10 @@ class StagePeer:
         """What it said last of a stage."""
         return self._met.get(ref) or Description()
 
+    def has_met(self, ref: StageRef) -> bool:
+        """Whether it is here, and has described a stage since it came back."""
+        return ref in self._met and not self.endpoint.is_away
+
     async def meet(self, ref: StageRef) -> None:
         """Have it describe a stage, unless it has since it came back."""
         if self.endpoint.is_away:

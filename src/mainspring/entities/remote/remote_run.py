@@ -98,7 +98,8 @@ class RemoteRunner(StageRunner):
     ) -> Answer | Outcome:
         visit = run.visit
         try:
-            await self._peer.meet(self._ref)
+            if not self._peer.has_met(self._ref):
+                await self._peer.meet(self._ref)
             described = self._peer.description(self._ref)
             reads = described.reads or self._stage.settings.reads
             check_schema(self._stage.name, picture, described.schema)
