@@ -1,7 +1,9 @@
 """Actors elsewhere beside worker functions and a loop of single calls: `python -m benchmarks.actors`.
 
 The same no-op tasks are run by a worker's function, pulled by an actor in Python (100 at once) over gRPC,
-and pulled and completed one by one over the same server. Then: how soon after its enqueue a waiting pull
+and pulled and completed one by one over the same server: steps of processes, which is what actors are for
+and what the goals speak of, and calls of their own, which cost a worker far less than a step. Deciders have
+made the steps before. Then: how soon after its enqueue a waiting pull
 has a task, and what 500 waiting pulls of 10 actors cost. Server and actor are processes of their own.
 """
 
@@ -14,7 +16,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,7 +25,7 @@ import psycopg
 import uvloop
 
 from benchmarks.meter import cpu_seconds
-from mainspring import Mainspring
+from mainspring import Mainspring, Promise, gather
 from mainspring.client import AsyncClient
 from mainspring.server.access.tokens import create_token
 from mainspring.server.door import Door
@@ -32,6 +34,7 @@ from mainspring.testing import TestServer
 
 ACTORS = [f"actor.{n}" for n in range(10)]
 SLOTS = 500  # pulls are of 100; while their answers are on the way, others are at work
+PROCESSES = 20
 ROUNDS = 200
 WAITING = 500
 CALLERS = 5  # one caller has at most 256 calls that wait
@@ -39,15 +42,20 @@ LEFT = "select count(*) from (select from mainspring.visit where queue = 'actor.
 SENT = "select xact_commit + xact_rollback from pg_stat_database where datname = current_database()"
 
 
-def application(url: str) -> Mainspring:
+def application(url: str, *, here_too: bool = False) -> Mainspring:
+    """`here_too`: the worker's function is declared as one elsewhere, so that nobody runs it yet."""
     app = Mainspring(url)
     for name in ACTORS:
 
         @app.task(name=name, remote=True)
         def elsewhere(n: int) -> None: ...
 
-    @app.task(name="here")
+    @app.task(name="here", remote=here_too)
     async def here(n: int) -> None: ...
+
+    @app.process(name="fan")
+    def fan(actor: str, width: int) -> Promise[list[None]]:
+        return gather(*[app.tasks[actor](n) for n in range(width)])
 
     return app
 
@@ -59,6 +67,15 @@ async def fill(url: str, name: str, count: int) -> None:
         for begin in range(0, count, 1000):
             calls = [{"n": n} for n in range(begin, min(count, begin + 1000))]
             await app.tasks[name].enqueue_many(calls)
+
+
+async def fill_steps(url: str, name: str, count: int) -> None:
+    """The same as steps of processes."""
+    async with application(url, here_too=True) as app:
+        await app.migrate()
+        for _ in range(PROCESSES):
+            await app.processes["fan"].start(name, count // PROCESSES)
+        await app.run_worker(drain=True)
 
 
 async def work(url: str) -> None:
@@ -177,14 +194,17 @@ def served(url: str, folder: Path) -> Iterator[tuple[str, str, int]]:
             process.kill()
 
 
-def workers_rate(server: TestServer, count: int) -> float:
+Fill = Callable[[str, str, int], Coroutine[None, None, None]]
+
+
+def workers_rate(server: TestServer, count: int, fill: Fill) -> float:
     with server.database() as url:
         asyncio.run(fill(url, "here", count))
         with child("work", url) as process:
             return count / float(said(process))
 
 
-def actors_rate(server: TestServer, folder: Path, count: int) -> float:
+def actors_rate(server: TestServer, folder: Path, count: int, fill: Fill) -> float:
     with server.database() as url:
         asyncio.run(fill(url, ACTORS[0], count))
         with served(url, folder) as (address, token, _), psycopg.connect(url) as connection:
@@ -197,7 +217,7 @@ def actors_rate(server: TestServer, folder: Path, count: int) -> float:
                 return count / float(said(process))
 
 
-def singly_rate(server: TestServer, folder: Path, count: int) -> float:
+def singly_rate(server: TestServer, folder: Path, count: int, fill: Fill) -> float:
     with server.database() as url:
         asyncio.run(fill(url, ACTORS[0], count))
         with (
@@ -214,18 +234,21 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0)
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)
-    count, rates = arguments.tasks, []
+    count = arguments.tasks
+    goals = {"steps of processes": (" (goal: 0.35)", " (goal: 8)"), "calls of their own": ("", "")}
     with TestServer.from_environment() as server, TemporaryDirectory() as name:
         folder = Path(name)
-        for _ in range(arguments.pairs):
-            here = workers_rate(server, count)
-            actors = actors_rate(server, folder, count)
-            singly = singly_rate(server, folder, max(100, count // 20))
-            rates.append((actors / here, actors / singly))
-            print(f"workers {here:,.0f}/s, actor {actors:,.0f}/s, one by one {singly:,.0f}/s")
-        to_workers, to_singly = (statistics.median(each) for each in zip(*rates, strict=True))
-        print(f"to worker functions {to_workers:.2f} (goal: 0.35)")
-        print(f"to one by one {to_singly:.1f} (goal: 8)")
+        for what, filled in zip(goals, (fill_steps, fill), strict=True):
+            rates = []
+            for _ in range(arguments.pairs):
+                here = workers_rate(server, count, filled)
+                actors = actors_rate(server, folder, count, filled)
+                singly = singly_rate(server, folder, max(100, count // 20), filled)
+                rates.append((actors / here, actors / singly))
+                print(f"workers {here:,.0f}/s, actor {actors:,.0f}/s, one by one {singly:,.0f}/s")
+            to_workers, to_singly = (statistics.median(each) for each in zip(*rates, strict=True))
+            print(f"{what}: to worker functions {to_workers:.2f}{goals[what][0]}")
+            print(f"{what}: to one by one {to_singly:.1f}{goals[what][1]}")
         with server.database() as url:
             asyncio.run(fill(url, ACTORS[0], 0))
             with served(url, folder) as (address, token, pid):
