@@ -20,6 +20,7 @@ from psycopg import rows as factories
 from psycopg.adapt import AdaptersMap
 
 from mainspring.db.connect.settings import ENGINE_LOCAL
+from mainspring.db.connect.types import TypedConnection
 from mainspring.db.sql import CopyStep, Record, Statement, Step, Steps, Values
 from mainspring.db.unread import unread
 
@@ -109,7 +110,7 @@ class DriverTransaction(Protocol):
     async def rollback(self) -> None: ...
 
 
-class Connection(Tx, asyncpg.Connection):  # type: ignore[misc]  # asyncpg has no types
+class Connection(Tx, TypedConnection):
     """An asyncpg connection of the engine's: statements with types, with the engine's settings in force."""
 
     database: Database  # by which it was opened

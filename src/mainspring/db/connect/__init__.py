@@ -8,4 +8,5 @@ options.py    reads the `options` of an address, so that ours can be added
 outage.py     the errors that callers get when the database fails them, and which of them pass
 settings.py   what each session of ours sets
 tries.py      the hosts are tried until one lets us in
+types.py      what the catalog says of types, asked for once
 """
