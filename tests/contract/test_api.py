@@ -106,6 +106,7 @@ def test_the_names_of_the_test_kit() -> None:
         "read_changes",
         "replay",
         "run_until_idle",
+        "run_until_idle_sync",
         "wait_until",
         "watch",
     ]

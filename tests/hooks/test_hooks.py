@@ -309,3 +309,28 @@ def test_a_hook_of_the_wrong_form_is_refused_by_its_name() -> None:
         _ = app.hooks.failed  # type: ignore[attr-defined]
     with pytest.raises(InvalidSetting, match="around_run takes a generator function, got 7"):
         app.hooks.around_run(7)  # type: ignore[type-var]
+
+
+async def test_a_hook_that_yields_twice_is_named(app: Mainspring) -> None:
+    """It fails the run, or the call, that it is around."""
+
+    @app.hooks.around_run
+    async def twice(run: RunInfo) -> AsyncIterator[None]:
+        yield
+        yield
+
+    @app.task(retry=ONCE)
+    async def nothing() -> None: ...
+
+    handle = await nothing.enqueue()
+    await run_until_idle(app)
+    with pytest.raises(TaskFailed, match=r"the hook '.*twice' must yield exactly once"):
+        await handle.result(timeout=1)
+
+    @app.hooks.around_enqueue
+    def never(enqueueing: Enqueueing) -> Iterator[None]:
+        if enqueueing is None:
+            yield
+
+    with pytest.raises(InvalidSetting, match=r"the hook '.*never' .* \(app.hooks.around_enqueue\)"):
+        await nothing.enqueue()

@@ -78,7 +78,10 @@ class DrawnColumn:
         self.word = max((columns(w) for cell in cells for w in _WORD.findall(cell)), default=0)
         self.is_same = len(set(cells)) == 1
         self.is_silent = all(cell in EMPTY for cell in cells)
-        self.goes_first = self.is_silent or self.widest > TEXT  # before names are broken
+        is_text = any(len(_WORD.findall(cell)) > 1 for cell in cells)
+        is_one_word = self.is_same and len(cells) > 1 and cells[0].isalpha()  # the pool of each
+        # Below its row, before names are broken.
+        self.goes_first = self.is_silent or self.widest > TEXT or is_text or is_one_word
 
     def at_most(self, cells: int, name: int) -> int:
         """Its width if texts and its name may have so many columns, where its words allow that."""
@@ -92,7 +95,8 @@ def _fitted(found: Sequence[DrawnColumn], width: int | None) -> tuple[list[int],
         return across, [max(one.widest, one.name, 1) for one in found]
     while (widths := _side_by_side([found[n] for n in across], width)) is None:
         silent = [n for n in across[1:] if found[n].is_silent]
-        across.remove(silent[0] if silent else max(across[1:], key=lambda n: found[n].widest))
+        first = [n for n in across[1:] if found[n].goes_first] or across[1:]
+        across.remove(silent[0] if silent else max(first, key=lambda n: found[n].widest))
     return across, widths
 
 

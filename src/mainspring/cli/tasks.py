@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json as jsonlib
+import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -27,17 +28,20 @@ if TYPE_CHECKING:
 group = typer.Typer(
     cls=CommandGroup, help="Tasks that wait, run or are scheduled.", no_args_is_help=True
 )
-Key = Annotated[str, typer.Argument(help="The task's id, or its uniqueness key.")]
 OneKey = Annotated[
     str | None, typer.Argument(help="This one: its id, or its uniqueness key; else all that fit.")
 ]
-Name = Annotated[str | None, typer.Argument(help="The task's name.")]
+Key = Annotated[str | None, typer.Argument(help="Its id, or its uniqueness key.")]
+Name = Annotated[str | None, typer.Argument(help="The task's name, or a call's id alone.")]
+NameOrKey = Annotated[str, typer.Argument(help="The task's name; or an id or a key alone.")]
 State = Annotated[
     str | None, typer.Option(help="Only what is waiting, scheduled, running or parked.")
 ]
 Field = Annotated[
     list[str] | None, typer.Option("--field", help="Whose argument has this value: name=value.")
 ]
+ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_MOST = 500  # that are asked for at once
 _LOOK_EVERY = 0.5  # seconds
 All = Annotated[bool, typer.Option("--all", help="Really all of them.")]
 
@@ -54,30 +58,38 @@ def list_tasks(
     """Running tasks, then those that wait, in the order in which they will run."""
 
     async def question(operator: Operator) -> list[LiveVisit]:
-        found = await operator.visits(queue=queue, state=state, limit=limit)
+        found = await operator.visits(queue=queue, state=state, limit=min(limit + 1, _MOST))
         return await options.found_in(operator, queue, found)
 
     found = show.keys_apart(ask(question, url, app))
     if json:
-        show.as_json(found)
+        show.as_json(found[:limit])
         return
     show.print_table(
         ("queue", "group", "key", "state", "priority", "due", "attempt"),
-        ((v.queue, v.group, v.key, v.state, v.priority, v.due_at, v.attempt) for v in found),
+        (
+            (v.queue, v.group, v.key, v.state, v.priority, v.due_at, v.attempt)
+            for v in found[:limit]
+        ),
         empty="nothing waits",
     )
+    if len(found) > limit:
+        show.say(f"and more than these {limit}: --limit; how many, mainspring status")
 
 
 @group.command("show")
 def show_task(
-    key: Key,
+    name: NameOrKey,
+    one: Key = None,
     queue: options.Queue = None,
     group_name: options.Group = None,
     url: options.Url = None,
     app: options.App = None,
     json: options.Json = False,
 ) -> None:
-    """One task: where it is, and its runs so far."""
+    """One call: where it is, and its runs so far. By a task's name and a key, or by its id alone."""
+    key = name if one is None else one
+    queue = queue if one is None else name
 
     async def question(
         operator: Operator,
@@ -134,18 +146,19 @@ def _said(word: Progress | None) -> str | None:
 
 @group.command()
 def watch(
-    name: Annotated[str, typer.Argument(help="The task's name.")],
-    key: Key,
+    name: NameOrKey,
+    one: Key = None,
     group_name: options.Group = None,
     url: options.Url = None,
     app: options.App = None,
     json: options.Json = False,
 ) -> None:
-    """Follow one task: a line for each word of its progress, until it has ended."""
+    """Follow one call: a line for each word of its progress, until it has ended."""
+    key, queue = (name, None) if one is None else (one, name)
 
     async def follow(operator: Operator) -> None:
         said: Progress | None = None
-        while live := await operator.find(key, queue=name, group=group_name):
+        while live := await operator.find(key, queue=queue, group=group_name):
             id = str(live[0].id)
             word = (await operator.progress([id])).get(id)
             if word is not None and word != said:
@@ -155,9 +168,12 @@ def watch(
                 _over(live[0].state, live[0].error, json)
                 return
             await asyncio.sleep(_LOOK_EVERY)
-        runs = await operator.history(HistoryFilter(key=key, queue=name, group=group_name), limit=1)
+        runs = await operator.history(
+            HistoryFilter(key=key, queue=queue, group=group_name), limit=1
+        )
         if not runs:
-            raise NotFound(f"no task {name!r} {key!r} is live or in history")
+            of = "" if queue is None else f"{queue!r} "
+            raise NotFound(f"no task {of}{key!r} is live or in history")
         _over(runs[0].outcome, runs[0].error, json)
 
     ask(follow, url, app)
@@ -189,9 +205,10 @@ def cancel(
     """Cancel tasks, waiting or running: one (a name and a key) at once, several as an operation."""
 
     async def order(operator: Operator) -> Operation | str:
-        if queue and key and not dry_run:
-            return await operator.tasks.cancel(queue, key, group=group_name, reason=reason)
-        wanted = await _wanted(operator, queue, key, group_name, state, field, since, until)
+        name, one = await _named(operator, queue, key)
+        if name and one and not dry_run:
+            return await operator.tasks.cancel(name, one, group=group_name, reason=reason)
+        wanted = await _wanted(operator, name, one, group_name, state, field, since, until)
         await _check(operator, wanted, everything)
         return await operator.tasks.cancel_all(
             wanted, source=options.source(), reason=reason, dry_run=dry_run
@@ -199,7 +216,7 @@ def cancel(
 
     done = ask(order, url, app)
     ends = "is told to end" if done == "cancelling" else "is cancelled"
-    _show(done, json, f"task {queue!r} {key!r} {ends}")
+    _show(done, json, f"{_called(queue, key)} {ends}")
 
 
 @group.command("run-now")
@@ -219,14 +236,30 @@ def run_now(
     """Run tasks now that are for later or wait for a retry: one at once, several as an operation."""
 
     async def order(operator: Operator) -> Operation | str:
-        if queue and key and not dry_run:
-            return await operator.tasks.run_now(queue, key, group=group_name)
-        wanted = await _wanted(operator, queue, key, group_name, None, field, since, until)
+        name, one = await _named(operator, queue, key)
+        if name and one and not dry_run:
+            return await operator.tasks.run_now(name, one, group=group_name)
+        wanted = await _wanted(operator, name, one, group_name, None, field, since, until)
         await _check(operator, wanted, everything)
         return await operator.tasks.run_all_now(wanted, source=options.source(), dry_run=dry_run)
 
     done = ask(order, url, app)
-    _show(done, json, f"task {queue!r} {key!r} is {done}")
+    _show(done, json, f"{_called(queue, key)} is {done}")
+
+
+async def _named(
+    operator: Operator, name: str | None, key: str | None
+) -> tuple[str | None, str | None]:
+    """The task's name and the call's key, also where an id alone was given."""
+    if name is None or key is not None or not ID.fullmatch(name):
+        return name, key
+    if not (live := await operator.find(name)):
+        raise NotFound(f"no call {name!r} is live: it has ended, or was never made")
+    return live[0].queue, name
+
+
+def _called(name: str | None, key: str | None) -> str:
+    return f"task {name!r}" + ("" if key is None else f" {key!r}")
 
 
 def _show(done: Operation | str, json: bool, said: str) -> None:

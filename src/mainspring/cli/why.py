@@ -12,10 +12,12 @@ import typer
 from mainspring.cli import codes, options, show
 from mainspring.cli.entity import print_entity
 from mainspring.cli.target import ask, ask_host
+from mainspring.cli.tasks import ID
 from mainspring.entities.operate.why import EntityWhy
 from mainspring.errors import InvalidSetting, NotFound, UnknownReactiveTask
 from mainspring.host import DatabaseHost
 from mainspring.kernel import OWN
+from mainspring.operate.history import HistoryFilter
 from mainspring.operate.why import Why
 from mainspring.operator import Operator
 from mainspring.phrases import nearest
@@ -24,7 +26,9 @@ from mainspring.reactive.operate.why import why as why_reactive
 
 
 def why(
-    queue: Annotated[str, typer.Argument(help="Its queue: the task's name, or a kind.")],
+    queue: Annotated[
+        str, typer.Argument(help="Its queue: the task's name, or a kind; or a call's id.")
+    ],
     key: Annotated[
         str | None,
         typer.Argument(
@@ -43,11 +47,13 @@ def why(
     With the name of a reactive task alone: its trigger with values and verdicts, and the next fact
     that would change it.
     """
-    if key is None:
+    if key is None and not ID.fullmatch(queue):
         _reactive(queue, url, app, json)
         return
 
     async def question(operator: Operator) -> EntityWhy | Why:
+        if key is None:
+            return await _of_id(operator, queue)
         if queue in [kind.name for kind in await operator.entities.kinds()]:
             return await operator.entities.why(queue, key)
         found = await operator.why(queue, key, group=group)
@@ -77,6 +83,18 @@ def why(
             )
     if found.causes[0].name == "not_found" and not found.last_runs:
         raise typer.Exit(codes.NOT_FOUND)
+
+
+async def _of_id(operator: Operator, id: str) -> Why:
+    """Of a call whose id alone was given."""
+    queues = [visit.queue for visit in await operator.find(id)]
+    if not queues:
+        queues = [run.queue for run in await operator.history(HistoryFilter(key=id), limit=1)]
+    if not queues:
+        raise NotFound(
+            f"no call has the id {id!r}, nor had one; of a process: mainspring processes why {id}"
+        )
+    return await operator.why(queues[0], id)
 
 
 def _reactive(task: str, url: str | None, app: str | None, json: bool) -> None:

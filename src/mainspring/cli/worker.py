@@ -20,6 +20,7 @@ import typer
 from mainspring.app import Mainspring
 from mainspring.assembly import declared
 from mainspring.cli import log, show
+from mainspring.cli.beside import other_dev
 from mainspring.cli.child import Orders
 from mainspring.cli.scraped import endpoint
 from mainspring.cli.supervisor import Supervisor
@@ -178,6 +179,11 @@ def dev(
     orders = Orders(place, settings, os.getpid(), redirected=_passed_on(url), log_level=log_level)
     with ExitStack() as stack:
         stack.callback(app.close_sync)
+        if (other := other_dev(stack, Path.cwd())) is not None:
+            show.complain(
+                f"another mainspring dev runs in this directory (process {other}): both run your tasks; "
+                "stop one of them"
+            )
         if console and _can_serve():
             orders = msgspec.structs.replace(orders, serve=_dev_console(app, stack))
         declare_dead = _declaring_dead(app, app.default_pool, _DEV_LEASE)

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from mainspring.failure_text import below
 from mainspring.hooks.depend import Provided, Provider
-from mainspring.hooks.registry import AnyBlock, Hooks
+from mainspring.hooks.registry import AnyBlock, Hooks, yields_once
 from mainspring.hooks.told import FailedRun, RunInfo
 from mainspring.kernel import Handler, Outcome, Parked, Postponed, Run, outcome_of_error
 
@@ -41,6 +41,7 @@ class RunHooks:
         async with AsyncExitStack() as stack:
             info = RunInfo(run, arguments)
             for around in self._hooks.runs:
+                stack.push(yields_once(around, "around_run"))
                 await enter(stack, around(info))
             if needs:
                 arguments = {**arguments, **await self._provided.values(needs, info, stack)}

@@ -31,6 +31,7 @@ _PLACES = {  # and what a hook there is given
     "worker_start": "",
     "worker_stop": "",
 }
+_NOT_ONCE = "generator didn't "  # contextlib's words, which name nobody
 H = TypeVar("H", bound=Callable[..., object])
 
 
@@ -130,8 +131,24 @@ class Hooks:
         """The block in which calls are enqueued."""
         with ExitStack() as stack:
             for around in self.calls:
+                stack.push(yields_once(around, "around_enqueue"))
                 stack.enter_context(around(enqueueing))
             yield
+
+
+def yields_once(
+    hook: Callable[..., object], where: str
+) -> Callable[[object, BaseException | None, object], None]:
+    """What an exit stack asks last: a generator that yields twice, or never, is named."""
+
+    def named(_: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, RuntimeError) and str(error).startswith(_NOT_ONCE):
+            raise InvalidSetting(
+                f"{_named(hook)} must yield exactly once, where the run or the call comes "
+                f"(app.hooks.{where}): {error}"
+            ) from error
+
+    return named
 
 
 def _named(hook: Callable[..., object]) -> str:

@@ -50,7 +50,7 @@ from mainspring.testing.enqueued import (
     failed_call,
     parked_call,
 )
-from mainspring.testing.idle import run_until_idle, wait_until
+from mainspring.testing.idle import run_until_idle, run_until_idle_sync, wait_until
 from mainspring.testing.inline import InlineCall, inline
 from mainspring.testing.order import Order, orders
 from mainspring.testing.placed import install, placed
@@ -99,6 +99,7 @@ __all__ = [
     "read_changes",
     "replay",
     "run_until_idle",
+    "run_until_idle_sync",
     "wait_until",
     "watch",
 ]

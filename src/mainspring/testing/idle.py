@@ -10,6 +10,7 @@ from typing import Unpack
 
 from mainspring.app import Mainspring
 from mainspring.kernel.settings import WorkerOptions
+from mainspring.loops import run_apart
 from mainspring.testing.placed import only_present
 from mainspring.testing.skipping import Skipping
 
@@ -50,6 +51,20 @@ async def run_until_idle(
                 raise TimeoutError(
                     f"something is still due or running after {timeout:g} s{skipping.told}"
                 ) from None
+
+
+def run_until_idle_sync(
+    app: Mainspring,
+    *,
+    skip_time: bool = False,
+    most_moves: int = 200,
+    timeout: float = 30.0,
+    **settings: Unpack[WorkerOptions],
+) -> None:
+    """The same for code that is not async."""
+    run_apart(
+        run_until_idle(app, skip_time=skip_time, most_moves=most_moves, timeout=timeout, **settings)
+    )
 
 
 async def wait_until(

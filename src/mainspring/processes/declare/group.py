@@ -137,9 +137,10 @@ class CallGroup(Generic[R]):
             )
         name, options = call.task.name, call.options
         check_options(name, options)
+        clear = call.task.signature.opened(call.payload.decode())  # the process encrypts all of it
         return Member(
             name,
-            msgspec.Raw(call.payload),
+            msgspec.Raw(clear.encode()),
             self._version_of(name),
             None if options.delay is None else options.delay.total_seconds(),
             options.at,
