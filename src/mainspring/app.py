@@ -95,7 +95,7 @@ from mainspring.tasks.declare.calls import Takes1
 from mainspring.tasks.declare.handle import CallLookup, Handle, own_id
 from mainspring.tasks.declare.options import check_priority
 from mainspring.tasks.declare.promise import Promise
-from mainspring.tasks.declare.sealing import Cipher, Sealing
+from mainspring.tasks.declare.sealing import Cipher, Sealing, as_layers, check_in_clear
 from mainspring.tasks.declare.task import (
     Call,
     Enqueues,
@@ -142,11 +142,14 @@ class Mainspring(DatabaseHost, Advancing):
         nested_triggers: bool = True,
         cipher: Cipher | None = None,
         redact: Iterable[str] = (),
+        in_clear: Iterable[str] = (),
     ) -> None:
         """`pool`: that of everything declared here without one of its own, and of its workers.
         `nested_triggers=False` forbids all_of inside any_of and the reverse. `cipher`: encrypts what
-        tasks are given, return and fail with (`mainspring.encryption.AesGcm`). `redact`: fields of
-        arguments, results and attributes that are not shown, of all tasks and processes."""
+        tasks and processes are given, return and fail with (`mainspring.encryption.AesGcm`). `redact`:
+        fields of arguments, results and attributes that are not shown, of all tasks and processes.
+        `in_clear`: layers that a cipher does not cover and that are declared all the same: "kinds" (of
+        entities and documents), "reactive", "sources"."""
         super().__init__(url, directory=directory)
         check_pool(pool)
         self.default_pool = pool
@@ -155,6 +158,7 @@ class Mainspring(DatabaseHost, Advancing):
         self.registry = Registry(self)
         self.sealing = None if cipher is None else Sealing(cipher)
         self.redactor = as_redactor(redact)
+        self._in_clear = as_layers(in_clear)
         self._enqueuer = Enqueuer(self.pools, self.tasks, self.hooks, self.registry.former)
         self.batches: dict[str, BatchFunction] = {}
         self.kinds: dict[str, AnyKind] = {}
@@ -360,6 +364,7 @@ class Mainspring(DatabaseHost, Advancing):
             )
         if "when" in given:
             check_priority(given.get("priority", DEFAULT_PRIORITY))
+            check_in_clear("reactive", self._in_clear, self.sealing)
             given.setdefault("nested", self._nested_triggers)
             self.reactive_tasks[name] = declare(function, name, given, self)
             return self.reactive_tasks[name]
@@ -479,6 +484,7 @@ class Mainspring(DatabaseHost, Advancing):
         idle_timeout: Seconds = 3_600.0,
         redact: Iterable[str] = (),
         redact_result: bool = False,
+        searchable: Iterable[str] | None = None,
     ) -> ProcessDecorator: ...
     def process(  # type: ignore[misc]
         self, function: Callable[..., object] | None = None, /, **settings: object
@@ -490,14 +496,10 @@ class Mainspring(DatabaseHost, Advancing):
         `idle_timeout` (seconds): when recovery looks at a process; neither ends it. `was`: former
         names, under which running processes still have tasks. `crash_limit`: a run of the decider is
         parked after so many deaths of a worker that ran it. `redact`: fields of arguments, of the result
-        and of attributes that are not shown; `redact_result`: the whole result.
+        and of attributes that are not shown; `redact_result`: the whole result. `searchable`: attributes
+        that stay in the clear where the application has a cipher.
         """
         settings = self._in_pool(settings)
-        if self.sealing is not None:
-            raise InvalidSetting(
-                "this application has a cipher, and the values of processes are not encrypted: declare "
-                "processes in an application without one"
-            )
         if function is None:
             return lambda f: self._declare_process(f, settings)
         return self._declare_process(function, settings)
@@ -652,6 +654,7 @@ class Mainspring(DatabaseHost, Advancing):
         `crawl`: how and how often every stage is asked about every entity again. `keep_events`:
         for how long events are kept, so that `kind.replay` can bring them to a consumer again.
         """
+        check_in_clear("kinds", self._in_clear, self.sealing)
         return declare_entities(
             self,
             self.kinds,
@@ -695,6 +698,7 @@ class Mainspring(DatabaseHost, Advancing):
         keep_events: timedelta | None = None,
     ) -> AnyDocuments:
         """Declare a kind of managed documents: JSON by the model's type, kept by Mainspring."""
+        check_in_clear("kinds", self._in_clear, self.sealing)
         return declare_documents(
             self,
             self.kinds,
@@ -745,6 +749,7 @@ class Mainspring(DatabaseHost, Advancing):
         begins, "earliest", "latest" or a datetime. `on_error`: a record that cannot be mapped stops its
         partition ("stop") or is kept aside ("reject"). The name is what its offsets are stored under.
         """
+        check_in_clear("sources", self._in_clear, self.sealing)
         chosen = self.default_pool if pool is None else pool
         made = declare_source(name, broker, to=to, start=start, on_error=on_error, pool=chosen)
         if name in self.sources:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mainspring.embedded.server import EmbeddedServer
     from mainspring.operator import Operator
     from mainspring.reactive.operate.operator import ReactiveOperator
+    from mainspring.tasks.declare.sealing import Sealing
 
 
 class DatabaseHost:
@@ -37,6 +38,7 @@ class DatabaseHost:
 
     # For so long connections of plain code are kept for the next caller (seconds).
     plain_idle_for: ClassVar[float] = IDLE_SECONDS
+    sealing: Sealing | None = None  # of an application with a cipher
 
     def __init__(self, url: str | None = None, *, directory: str | Path = ".mainspring") -> None:
         self._url = url if url is not None else os.environ.get("MAINSPRING_URL")

@@ -57,6 +57,7 @@ from mainspring.operate.why import Why, why_visit
 from mainspring.phrases import nearest
 from mainspring.reactive.operate.history import run_queues, search_past
 from mainspring.tasks.declare.progress import Progress
+from mainspring.tasks.declare.sealing import Sealing
 from mainspring.tasks.enqueue.results import words_of
 from mainspring.tasks.statements import SQL as TASKS_SQL
 
@@ -78,6 +79,8 @@ class HasDatabase(Protocol):
     async def pool(self) -> AsyncPool: ...
     def sync_pool(self) -> SyncPool: ...
     def names_of(self, queue: str) -> list[str]: ...
+    @property
+    def sealing(self) -> Sealing | None: ...
 
 
 class Operator:

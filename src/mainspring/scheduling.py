@@ -9,6 +9,7 @@ await app.schedules.pause("tenant-7", reason="unpaid", until=tomorrow)
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, Unpack
 
 import msgspec
@@ -20,7 +21,7 @@ from mainspring.jobs.schedule import DeclaredSchedules, ScheduleSettings
 from mainspring.kernel import own_queue
 from mainspring.processes.declare.process import ProcessCall
 from mainspring.processes.registry import Registry
-from mainspring.processes.scheduled import start_payload
+from mainspring.processes.scheduled import are_same, start_payload
 from mainspring.tasks.declare.options import CallOptions
 from mainspring.tasks.declare.task import Call, Task, priority_of
 from mainspring.tasks.run.queue import schedules
@@ -88,13 +89,16 @@ class Schedules:
             "group": options.group,
         }
         made.update(settings)
-        sealing = fields.sealing
+        same, sealing = None, fields.sealing
+        if sealing is not None:
+            is_start = isinstance(call, ProcessCall)
+            same = partial(are_same, sealing) if is_start else sealing.are_same
         return Schedule(
             name=name,
             queue=queue,
             target=target,
             pool=pool,
-            are_same=None if sealing is None else sealing.are_same,
+            are_same=same,
             **made,
         )
 

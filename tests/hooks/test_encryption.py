@@ -486,11 +486,6 @@ def test_what_cannot_be_a_cipher_or_a_key_is_refused() -> None:
         AesGcm({"a": os.urandom(32)}, use="b")
     with pytest.raises(InvalidSetting, match="a key's id must be 1 to 100 printable bytes"):
         AesGcm({"a:b": os.urandom(32)}, use="a:b")
-    app = Mainspring(cipher=AesGcm({"a": os.urandom(32)}, use="a"))
-    with pytest.raises(InvalidSetting, match="the values of processes are not encrypted"):
-
-        @app.process
-        async def order(n: int) -> None: ...
 
 
 def test_the_texts_of_keys_are_in_no_repr() -> None:

@@ -12,6 +12,7 @@ from mainspring.cli import codes, options, show
 from mainspring.cli.target import named, resolve
 from mainspring.errors import DatabaseUnavailable
 from mainspring.phrases import counted
+from mainspring.processes.operate.keys import unreadable_steps
 from mainspring.reactive.decide.lint import Declared, LintFinding, check_tasks
 from mainspring.tasks.enqueue.keys import unreadable
 
@@ -65,6 +66,7 @@ def _keys(app: Mainspring) -> list[LintFinding]:
         return []
     try:
         unread = unreadable(app.sealing, app.sync_pool())
+        steps = unreadable_steps(app.sealing, app.sync_pool()) if app.processes else []
     except DatabaseUnavailable as error:
         show.complain(f"the keys of waiting calls were not looked at: {error}")
         return []
@@ -78,6 +80,14 @@ def _keys(app: Mainspring) -> list[LintFinding]:
             "give it that key, or they park",
         )
         for row in unread
+    ] + [
+        LintFinding(
+            "MS202",
+            row.actor,
+            f"{counted(row.steps, 'step')} of open processes encrypted with key {row.key!r}, which the "
+            "cipher lacks: give it that key, or they park",
+        )
+        for row in steps
     ]
 
 

@@ -36,7 +36,7 @@ class ProcessLayer(Layer):
         self._registry = registry
         self._tasks = tasks
         self._shard_count = database.shard_count
-        self.runtime = Processes(database, worker)
+        self.runtime = Processes(database, worker, registry.sealing)
 
     def queues(self, pool: str) -> Sequence[QueueSettings]:
         types = self._registry.types

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 import msgspec
 
@@ -36,7 +36,7 @@ from mainspring.processes.declare.process import (
 )
 from mainspring.processes.declare.question import FoundAnswer, ProcessView, Question
 from mainspring.processes.declare.versions import Versions
-from mainspring.processes.looking import answer_steps, view_steps
+from mainspring.processes.looking import ProcessOutcome, answer_steps, found_of, view_steps
 from mainspring.processes.operate.settings import register
 from mainspring.processes.remote.remote import Remote
 from mainspring.processes.statements import SQL
@@ -47,7 +47,7 @@ from mainspring.processes.structural.request import (
     request_steps,
 )
 from mainspring.tasks.declare.options import check_priority
-from mainspring.tasks.declare.promise import Failure
+from mainspring.tasks.declare.sealing import Sealing
 from mainspring.tasks.declare.task import Task
 from mainspring.tasks.run.context import Context
 from mainspring.tasks.run.queue import never_run, queue_settings
@@ -63,26 +63,12 @@ class Application(Protocol):
     """What the registry needs of the application."""
 
     tasks: dict[str, Task[Any, Any]]
+    sealing: Sealing | None
 
     async def database(self) -> Database: ...
     def database_sync(self) -> Database: ...
     async def pool(self) -> AsyncPool: ...
     def sync_pool(self) -> SyncPool: ...
-
-
-class ProcessOutcome(NamedTuple):
-    """A row of read_process.sql."""
-
-    state: str
-    outcome: str | None  # of its first task, as the next two
-    result: str | None  # JSON
-    error: str | None  # JSON
-    parked: str | None  # the actor of its first parked task, while there is no outcome
-    parked_type: str | None
-    parked_error: str | None
-
-
-_failure = msgspec.json.Decoder(Failure | None)
 
 
 class Registry:
@@ -99,6 +85,11 @@ class Registry:
     @property
     def tasks(self) -> dict[str, Task[Any, Any]]:
         return self._app.tasks
+
+    @property
+    def sealing(self) -> Sealing | None:
+        """What encrypts the values of its processes."""
+        return self._app.sealing
 
     async def database(self) -> Database:
         return await self._app.database()
@@ -129,8 +120,9 @@ class Registry:
             raise InvalidSetting(f"retry must be a RetryPolicy, got {retry!r}")
         fields = ProcessSettings.__dataclass_fields__
         check_settings(f"process {name!r}", given, fields, InvalidProcess)
-        settings = ProcessSettings(name=name, retry=retry, **given)
-        signature = ProcessSignature(name, function, Context)
+        searchable = as_names("searchable", given.pop("searchable", None))
+        settings = ProcessSettings(name=name, retry=retry, searchable=searchable, **given)
+        signature = ProcessSignature(name, function, Context, self.sealing)
         process: AnyProcess = Process(function, settings, signature, self)
         settings.queue(never_run)  # refuses what is out of range now, not in the worker
         self.types[name] = process
@@ -259,6 +251,7 @@ class Registry:
                 pool=process.settings.pool,
                 refuse_taken=options.if_taken == "refuse",
                 begin=process.begin_of(options),
+                sealing=self.sealing,
             )
             found.append(started)
             visits += more
@@ -278,6 +271,7 @@ class Registry:
             pool=process.settings.pool,
             refuse_taken=options.if_taken == "refuse",
             begin=process.begin_of(options),
+            sealing=self.sealing,
         )
 
     def _started(self, process: Process[P, R], started: Started) -> ProcessHandle[R]:
@@ -307,19 +301,23 @@ class Registry:
         return send_steps(
             process_id,
             signal.name,
-            signal.encode(sent.payload),
+            self.stored(signal.encode(sent.payload)),
             shard_count=shard_count,
             id=sent.id,
             sent_by=sent.sent_by,
         )
 
+    def stored(self, text: str) -> str:
+        """A payload as it is stored."""
+        return text if self.sealing is None else self.sealing.result(text)
+
     async def look_up_answer(self, process_id: str, name: str, id: str) -> FoundAnswer:
         pool = await self._app.pool()
         async with pool.connection() as connection:
-            return await connection.follow(answer_steps(process_id, name, id))
+            return await connection.follow(answer_steps(process_id, name, id, self.sealing))
 
     def look_up_answer_sync(self, process_id: str, name: str, id: str) -> FoundAnswer:
-        return self.run_steps_sync(answer_steps(process_id, name, id))
+        return self.run_steps_sync(answer_steps(process_id, name, id, self.sealing))
 
     async def view_process(self, process_id: str) -> ProcessView:
         pool = await self._app.pool()
@@ -382,16 +380,7 @@ class Registry:
             return tx.follow(steps)
 
     def _found(self, type: str, process: ProcessOutcome | None) -> Found:
-        if process is None:
-            return Found("unknown")
-        failure = None if process.error is None else _failure.decode(process.error)
-        value, parked = None, None
-        if process.outcome == "ok":
-            value = self.find(type).signature.decode_result(process.result)
-        if process.parked is not None:
-            text = process.parked_error or ""
-            parked = f"{process.parked!r} is parked: {process.parked_type}: {text:.300}"
-        return Found(process.state, process.outcome, value, failure, parked)
+        return found_of(process, lambda: self.find(type).signature)
 
 
 def _pool_of(process: AnyProcess) -> dict[str, str]:

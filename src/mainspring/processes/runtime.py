@@ -18,7 +18,7 @@ import msgspec
 from mainspring import clock
 from mainspring.db.database import Database
 from mainspring.db.sql import Steps
-from mainspring.errors import InvalidArguments, PromiseMisused
+from mainspring.errors import InvalidArguments, PromiseMisused, UnknownCipherKey
 from mainspring.failure_text import describe, scrub_of
 from mainspring.kernel import (
     BACKGROUND_BELOW,
@@ -39,6 +39,7 @@ from mainspring.kernel import (
 from mainspring.processes.commit import waiting
 from mainspring.processes.commit.change import LEAVE, TaskChange, change_of
 from mainspring.processes.commit.commit import Commit, DecisionWriters
+from mainspring.processes.commit.sealed import opened_input, sealed_change
 from mainspring.processes.commit.task_input import ENDED, TaskInput, TaskInputs, in_background
 from mainspring.processes.commit.visits import (
     MARK,
@@ -63,6 +64,7 @@ from mainspring.processes.structural.change import Answer
 from mainspring.processes.structural.check import FAIL
 from mainspring.processes.structural.not_run import overdue, stopped, too_late
 from mainspring.tasks.declare.promise import Failure
+from mainspring.tasks.declare.sealing import SEALED, Sealing
 from mainspring.tasks.run.execute import by_payload
 
 log = logging.getLogger("mainspring")
@@ -85,8 +87,12 @@ class Actor(Protocol):
 class Processes:
     """All of it, for one worker."""
 
-    def __init__(self, database: Database, worker: WorkerPort) -> None:
+    def __init__(
+        self, database: Database, worker: WorkerPort, sealing: Sealing | None = None
+    ) -> None:
+        """`sealing`: of an application with a cipher."""
         self.database = database
+        self._sealing = sealing
         self._worker = worker
         self.lines = Lines(database, worker)
         self._task_inputs = TaskInputs(self.lines)
@@ -180,21 +186,26 @@ class Processes:
             return Cancelled("its task has ended")
         if run.visit.priority < BACKGROUND_BELOW:
             task_input = in_background(task_input, run.visit)
+        if self._sealing is not None or _has_sealed(task_input):
+            try:
+                task_input = opened_input(self._sealing, task_input)
+            except UnknownCipherKey as unknown:
+                return self._failed(run, task_input, unknown)
         if payload.deadline is not None and payload.deadline.timestamp() <= run.started:
-            return self._writers.settles(run, overdue(task_input))
+            return self._writers.settles(run, self._stored(overdue(task_input)))
         if (given := task_input.failed_input) is not None:
             change = stopped(task_input, given.promise, given.error)
             if task_input.actor == LEAVE:
                 # Its promise is for the scope's handler to fulfil: the look that ends the scope
                 # takes this task away.
                 change = msgspec.structs.replace(change, state=None, promise=None, keeps=True)
-            return self._writers.settles(run, change)
+            return self._writers.settles(run, self._stored(change))
         if task_input.actor in ALONE:
             alone = self._alone(task_input)
             return await self.engine.alone_with(task_input.process_id, run, alone)
         if task_input.actor in waiting.KINDS:
             try:
-                return self._writers.settles(run, waiting.begin_waiting(task_input))
+                return self._writers.settles(run, self._stored(waiting.begin_waiting(task_input)))
             except InvalidArguments as unreadable:
                 return self._failed(run, task_input, unreadable)
         if task_input.actor == MAP:
@@ -211,7 +222,7 @@ class Processes:
             return self._unread(run, task_input, unread)
         except Exception as error:
             if run.settled:
-                is_told = scrub_of(error) is None
+                is_told = self._sealing is None and scrub_of(error) is None
                 facts = {"key": run.visit.key, "error_type": type(error).__name__}
                 log.error("task.failed_after_completion", extra=facts, exc_info=is_told)
                 return Done()
@@ -256,21 +267,27 @@ class Processes:
         outcome = judge(run.settings.retry, failures=run.visit.attempt + 1, error=error)
         in_code = isinstance(error, InvalidArguments | PromiseMisused)  # no further try helps
         if isinstance(outcome, Retry) and (tries or not in_code) and not too_late(run, outcome):
+            if self._sealing is not None:
+                sealed = self._sealing.error(outcome.error)
+                return msgspec.structs.replace(outcome, error=sealed)
             return outcome
         kind, text = describe(error)
         message, _, trace = text.removeprefix(f"{kind}: ").partition("\n")
         failure = Failure(kind, message, trace, task_input.task_id)
         change = change_of(task_input, Decision(error=failure), park=in_code)
-        return self._writers.settles(run, change)
+        return self._writers.settles(run, self._stored(change))
 
     # -- what the contexts of running tasks need
 
     def prepared(self, change: TaskChange) -> TaskChange:
-        """The change with what the policies of actors say of its new tasks."""
-        if not change.tasks or all(self._task_timeout(t.actor) is None for t in change.tasks):
-            return change
-        tasks = with_timeouts(change.tasks, self._task_timeout)
-        return msgspec.structs.replace(change, tasks=tasks)
+        """The change with what the policies of actors say of its new tasks, as it is stored."""
+        if change.tasks and any(self._task_timeout(t.actor) is not None for t in change.tasks):
+            tasks = with_timeouts(change.tasks, self._task_timeout)
+            change = msgspec.structs.replace(change, tasks=tasks)
+        return self._stored(change)
+
+    def _stored(self, change: TaskChange) -> TaskChange:
+        return change if self._sealing is None else sealed_change(self._sealing, change)
 
     def _task_timeout(self, actor: str) -> float | None:
         in_force = self._policies.get(actor)
@@ -289,6 +306,13 @@ class Processes:
         log.error("process.inconsistent", extra={"process_id": process_id, "reason": reason})
         await self.lines.run(SQL["mark_inconsistent"], id=process_id, reason=reason)
         return Parked("mainspring.errors.Inconsistent", reason)
+
+
+def _has_sealed(task_input: TaskInput) -> bool:
+    """Whether something of it was encrypted, though this application has no cipher."""
+    if task_input.args.startswith(SEALED):
+        return True
+    return any(given.result is not None and SEALED in given.result for given in task_input.inputs)
 
 
 async def _decide_builtin(task_input: TaskInput, run: Run) -> Decision:

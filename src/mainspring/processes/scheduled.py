@@ -10,9 +10,12 @@ from collections.abc import Mapping
 import msgspec
 
 from mainspring.db.database import Connection, Database
+from mainspring.errors import UnknownCipherKey
 from mainspring.jobs import START_QUEUE
 from mainspring.kernel import Alone, Done, Outcome, QueueSettings, RetryPolicy, Run, own_queue
 from mainspring.processes.commit.start import Begin, start_steps
+from mainspring.processes.record.sealed_values import opened_value
+from mainspring.tasks.declare.sealing import SEALED, Sealing
 
 
 class ScheduledStart(msgspec.Struct, frozen=True):
@@ -34,6 +37,17 @@ def start_payload(
     written = msgspec.Raw(msgspec.json.encode(attrs or {}))
     start = ScheduledStart(type, msgspec.Raw(args.encode()), written, args_version)
     return msgspec.json.encode(start).decode()
+
+
+def are_same(sealing: Sealing, stored: str, made: str) -> bool:
+    """Whether two payloads of ticks say the same, though each is encrypted in its own way."""
+    if not (SEALED in stored and SEALED in made):
+        return False
+    try:
+        first, second = (opened_value(sealing, text, "a payload") for text in (stored, made))
+    except UnknownCipherKey:
+        return False
+    return bool(msgspec.json.decode(first) == msgspec.json.decode(second))
 
 
 def start_queue(database: Database, pool: str) -> QueueSettings:

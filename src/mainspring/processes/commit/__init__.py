@@ -9,6 +9,7 @@ commit.py      many changes of many processes in one transaction, and what they 
                settler, which calls a writer, or apart from it
 external.py    what tasks wait for outside the graph, in a commit: signals, times and child
                processes
+sealed.py      what a change keeps of users' values, encrypted; opened in what a task is run with
 signals.py     buffered when early, the same id is the same signal (P15)
 start.py       four rows in anyone's transaction, nothing locked (P6)
 task_input.py  what a task is run with

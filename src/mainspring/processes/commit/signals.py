@@ -18,6 +18,7 @@ class SignalTarget(NamedTuple):
     state: str  # of the process
     stored: int  # 0: the same signal was there
     engine: str
+    is_clear: bool  # and the values of the process are encrypted: it is not stored
 
 
 def send_steps(
@@ -49,6 +50,8 @@ def send_steps(
         raise Refused(
             f"process {process_id} is {target.state}: it takes no signal {name!r} any more"
         )
+    if target.is_clear:
+        raise in_the_clear(process_id)
     if target.stored:
         visit = engine_visit("signal", process_id, new_id(), id=new_id(), engine=target.engine)
         yield from insert_steps([visit], shard_count)
@@ -101,3 +104,11 @@ def send_many_steps(
     yield from insert_steps(visits, shard_count)
     has = {each.n for each in targets if each.is_new or each.was_known or each.state == "open"}
     return [n in has for n in range(1, len(signals) + 1)]
+
+
+def in_the_clear(id: str) -> Refused:
+    """Why a value is not taken."""
+    return Refused(
+        f"the values of process {id} are encrypted, and there is no cipher here to encrypt this one: give "
+        "the application that has it (--app module:name on the command line)"
+    )

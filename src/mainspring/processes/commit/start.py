@@ -22,7 +22,9 @@ from mainspring.processes.commit.visits import (
     insert_steps,
     task_visit,
 )
+from mainspring.processes.record.sealed_values import opened_value
 from mainspring.processes.statements import SQL
+from mainspring.tasks.declare.sealing import Sealing
 
 
 class Parent(msgspec.Struct, frozen=True):
@@ -81,6 +83,7 @@ def start_steps(
     parent: Parent | None = None,
     begin: Begin = NOW,
     pool: str | None = None,
+    sealing: Sealing | None = None,
 ) -> Steps[Started]:
     """Start a process of a type. A key that is taken answers the process that has it, or refuses;
     one that was started with other arguments is refused in any case. Without a pool, it is the one
@@ -95,6 +98,7 @@ def start_steps(
         parent=parent,
         begin=begin,
         pool=pool,
+        sealing=sealing,
     )
     yield from insert_steps(visits, shard_count)
     return started
@@ -111,6 +115,7 @@ def insert_process(
     parent: Parent | None = None,
     begin: Begin = NOW,
     pool: str | None = None,
+    sealing: Sealing | None = None,
 ) -> Steps[tuple[Started, list[NewVisit]]]:
     """The rows of a process; answers the visits that it needs, which are still to be inserted."""
     id, root = new_ids(2)
@@ -133,7 +138,7 @@ def insert_process(
     )
     if fresh is None:
         found = yield from first(SQL["find_process"], ProcessOfKey, type=type, key=key)
-        return _existing(type, key, args, found, refuse_taken), []
+        return _existing(type, key, args, found, refuse_taken, sealing), []
     engine, deadline_at = fresh.engine, fresh.deadline_at
     visits = [
         task_visit(
@@ -154,7 +159,12 @@ def insert_process(
 
 
 def _existing(
-    type: str, key: str | None, args: str, found: ProcessOfKey | None, refuse_taken: bool
+    type: str,
+    key: str | None,
+    args: str,
+    found: ProcessOfKey | None,
+    refuse_taken: bool,
+    sealing: Sealing | None,
 ) -> Started:
     if found is None:
         raise IdInUse(
@@ -165,7 +175,9 @@ def _existing(
             f"process {type!r} with the id {key!r} was started before and is {found.state}; "
             "start it with another id"
         )
-    if names := _differing(msgspec.json.decode(found.start), msgspec.json.decode(args)):
+    what = f"the start of process {type!r} with the id {key!r}"
+    start, asked = (opened_value(sealing, text, what) for text in (found.start, args))
+    if names := _differing(msgspec.json.decode(start), msgspec.json.decode(asked)):
         raise IdInUse(
             f"process {type!r} with the id {key!r} was started before with other arguments "
             f"({', '.join(names)}), and is {found.state}; use another id"

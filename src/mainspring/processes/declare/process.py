@@ -27,6 +27,7 @@ from mainspring.processes.commit.start import Begin
 from mainspring.processes.declare.handle import ProcessHandle
 from mainspring.processes.record.arguments import check_attrs
 from mainspring.processes.record.recorder import current
+from mainspring.processes.record.sealed_values import check_searchable, opened_value
 from mainspring.tasks.declare.calls import Calls, Maps
 from mainspring.tasks.declare.options import KEY_BYTES, CallOptions, check_text, with_options
 from mainspring.tasks.declare.policy import declared
@@ -58,6 +59,7 @@ class ProcessSettings:
     on_task_timeout: str = "slide"
     process_timeout: float = DAY
     idle_timeout: float = HOUR
+    searchable: tuple[str, ...] = ()  # attributes that stay in the clear where values are encrypted
 
     def __post_init__(self) -> None:
         for name in ("process_timeout", "idle_timeout"):
@@ -137,6 +139,12 @@ class ProcessSignature(Signature):
     """The signature of a decider, which may say that it returns a promise of its result."""
 
     noun = "process"
+
+    def decode_result(self, result: str | None) -> object:
+        """A stored result as the decider's return type; one that a race came to is made of several."""
+        if result is not None:
+            result = opened_value(self.sealing, result, f"the result of process {self.name!r}")
+        return super().decode_result(result)
 
     def _result_type(self, declared: object) -> object:
         return unpromised(declared)
@@ -227,6 +235,8 @@ class Process(Maps[P, R]):
         given = {"id": id, "if_taken": if_taken, "attrs": attrs, "at": at, "delay": delay,
                  "priority": priority, "on": on}  # fmt: skip
         options = with_options(f"process {self.name!r}", self._options, given, unknown)
+        if attrs and self.signature.sealing is not None:
+            check_searchable(attrs, self.settings.searchable, f"process {self.name!r}")
         return Process(self.function, self.settings, self.signature, self._host, options)
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> ProcessCall:
@@ -308,7 +318,8 @@ class Process(Maps[P, R]):
         return current(f"{self.name}.map(...)").map(self, items, named, window=window)
 
     def _encode(self, args: tuple[object, ...], kwargs: dict[str, object]) -> str:
-        return self.signature.encode(args, kwargs).decode()
+        text, sealing = self.signature.encode(args, kwargs), self.signature.sealing
+        return (text if sealing is None else sealing.payload(text, ())).decode()
 
 
 class Child(Calls[P, R]):

@@ -6,7 +6,9 @@ asked.py      operations whose items are structural changes: each is asked for b
               counted when it ended
 bulk.py       operations on many processes: restart parked tasks, restart or cancel processes,
               by a filter (P10)
+given.py      values that an operator gives by hand: encrypted, where those of the process are
 graph.py      the graph of a process as an operator sees it, and how it is drawn
+keys.py       steps that are encrypted with a key which the cipher does not have
 operator.py   what an operator can ask of processes: `app.operator.processes`
 retention.py  processes that ended long ago are thinned, as old as history is kept
 search.py     by type, state, id, time, attributes, error and task; parked ones in groups

@@ -11,8 +11,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
-import msgspec
-
 from mainspring.db.database import Connection, Database
 from mainspring.db.pool import AsyncPool
 from mainspring.db.sql import Steps
@@ -31,6 +29,7 @@ from mainspring.processes.operate.bulk import (
     RestartTasks,
     TaskFilter,
 )
+from mainspring.processes.operate.given import check_given, given_failure, given_value
 from mainspring.processes.operate.graph import Graph
 from mainspring.processes.operate.search import (
     FoundProcess,
@@ -48,6 +47,7 @@ from mainspring.processes.structural.parked import Resolving
 from mainspring.processes.structural.request import ProcessRestart, part_of
 from mainspring.processes.structural.restart import Restarting, RestartPreview
 from mainspring.tasks.declare.promise import Failure
+from mainspring.tasks.declare.sealing import Sealing
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -58,6 +58,8 @@ class OperatedProcesses(Protocol):
 
     async def database(self) -> Database: ...
     async def pool(self) -> AsyncPool: ...
+    @property
+    def sealing(self) -> Sealing | None: ...
 
 
 class ProcessOperator:
@@ -184,7 +186,7 @@ class ProcessOperator:
         the payload when it takes it."""
         process = await self.find(id)
         shard_count = (await self._host.database()).shard_count
-        text = msgspec.json.encode(payload).decode()
+        text = given_value(self._host.sealing, payload)
 
         async def send(connection: Connection) -> bool:
             steps = send_steps(
@@ -281,13 +283,14 @@ class ProcessOperator:
     async def resolve(self, id: str, task: str, value: object) -> Answer:
         """Give the value of a parked task by hand: what depends on it goes on."""
         process = await self.find(id)
-        text = msgspec.json.encode(value).decode()
+        text = given_value(self._host.sealing, value)
         return await self._resolve("resolve", process.id, task, result=text)
 
     async def fail(self, id: str, task: str, message: str) -> Answer:
         """Give a parked task up: its failure is delivered to what depends on it."""
         process = await self.find(id)
         failure = Failure("mainspring.errors.GivenUp", message, cause=task)
+        failure = given_failure(self._host.sealing, failure)
         return await self._resolve("fail", process.id, task, error=failure)
 
     async def _resolve(
@@ -299,6 +302,7 @@ class ProcessOperator:
         result: str | None = None,
         error: Failure | None = None,
     ) -> Answer:
+        await self._ask(check_given, self._host.sealing, process_id)
         resolving = Resolving(process_id, (await self._host.database()).shard_count)
         steps = resolving.resolve(task, result=result, error=error)
         return await self._alone(action, process_id, steps, {"task": task})

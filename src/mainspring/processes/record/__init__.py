@@ -10,5 +10,6 @@ flow.py       what makes blocks: choices, loops and reminders
 map.py        a call for each of many items, made in chunks by hidden deciders
 race.py       how many ends of several promises a race waits for, and which count
 recorder.py   recording what a decider calls, and making a decision of it
+sealed_values.py  values of users, encrypted and opened again
 scope_draft.py  a scope while its decider still writes it
 """

@@ -26,11 +26,13 @@ from mainspring.foreign import pydantic_types
 from mainspring.shape import shape
 from mainspring.tasks.declare.options import CallOptions
 from mainspring.tasks.declare.promise import Failure, Outcome, Promise
+from mainspring.tasks.declare.sealing import SEALED
 from mainspring.tasks.declare.signature import PAYLOAD_BYTES, Signature
 from mainspring.tasks.declare.storable import check_storable
 
 Holes = list[tuple[str, int]]
 NONCE = "@"
+ERROR_BESIDE = "$failure"
 _WORD_BYTES = 9
 _SCALARS = frozenset({str, int, bool, type(None)})
 _START = re.compile(r'^\{\s*"@":\s*"([0-9a-f]{18})"')
@@ -283,11 +285,14 @@ def outcome_json(given: PromiseInput) -> str:
 
 
 def with_error(args: str, failure: Failure) -> str:
-    """The arguments of a scope's handler, with the failure where it wants it."""
+    """The arguments of a scope's handler, with the failure where it wants it: beside those that are
+    encrypted, for whoever opens them."""
+    text = msgspec.json.encode(failure).decode()
+    if args.startswith(SEALED):
+        return f'{args[:-1]},"{ERROR_BESIDE}":{text}}}'
     found = _START.match(args)
     if found is None:
         return args
-    text = msgspec.json.encode(failure).decode()
     word = found[1]
 
     def put(hole: re.Match[str]) -> str:

@@ -28,7 +28,12 @@ class BlockRecorder(Recorder):
     """Takes the calls of one block. `taken`: promises of the decider's that its blocks use."""
 
     def __init__(self, outer: Recorder, taken: list[Promise[object]]) -> None:
-        super().__init__(decider=outer.decider, limit=outer.limit, version_of=outer.version_of)
+        super().__init__(
+            decider=outer.decider,
+            limit=outer.limit,
+            version_of=outer.version_of,
+            searchable=outer.searchable,
+        )
         self._outer = outer
         self._taken = taken
         # What comes with each round of a block. Not made by this recorder: that would be a circle.

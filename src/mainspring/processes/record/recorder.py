@@ -34,6 +34,7 @@ from mainspring.processes.record.decision import (
 )
 from mainspring.processes.record.map import record_map
 from mainspring.processes.record.scope_draft import ScopeDraft
+from mainspring.processes.record.sealed_values import check_searchable
 from mainspring.tasks.declare.promise import Failure, Promise
 from mainspring.tasks.declare.recording import recorder
 from mainspring.tasks.declare.signature import Signature
@@ -52,8 +53,11 @@ class Recorder:
         decider: str = "the decider",
         limit: int = CHILDREN_LIMIT,
         version_of: Callable[[str], int] = lambda _: 1,
+        searchable: Collection[str] | None = None,
     ) -> None:
+        """`searchable`: the attributes that it may set, where values are encrypted; None: any."""
         self.given = given
+        self.searchable = searchable
         self.decider = decider
         self.limit = limit
         self._version_of = version_of
@@ -356,6 +360,9 @@ class Recorder:
 
     def set_attrs(self, attrs: Mapping[str, object]) -> None:
         self._check_open("set_attrs(...)")
+        if self.searchable is not None:
+            set_to = [name for name, value in attrs.items() if value is not None]
+            check_searchable(set_to, self.searchable, f"process {self.decider!r}")
         self._attrs.update(attrs)
 
     def conclude(self, returned: object, encode: Callable[[object], str | None]) -> Decision:

@@ -11,6 +11,7 @@ pulling.py      the steps of pulling: statements and judgements, no I/O
 remote.py       `app.remote`: pull a task, beat, complete, fail or release it with its ticket
 seal.py         the seal of tickets, and the secrets of the installation
 settling.py     the steps of settling: statements and judgements, no I/O
+stored.py       what actors elsewhere bring, as it is stored where values are encrypted
 ticket.py       what an actor elsewhere shows when it beats or answers for a task that it pulled
 sql/            the statements that they send, one a file
 """

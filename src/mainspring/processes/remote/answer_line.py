@@ -21,6 +21,7 @@ from mainspring.processes.remote.places import RowPlaces
 from mainspring.processes.remote.plain import is_plain, plain_steps
 from mainspring.processes.remote.settling import Prepared, SettledAs, Settling
 from mainspring.shape import told
+from mainspring.tasks.declare.sealing import Sealing
 
 T = TypeVar("T")
 GATHER_SECONDS = 0.003
@@ -37,6 +38,9 @@ REFUSALS = ("22", "23", "54")  # of what an answer contains
 
 class SettleHost(Protocol):
     """What the line needs of the application."""
+
+    @property
+    def sealing(self) -> Sealing | None: ...
 
     async def database(self) -> Database: ...
     async def run_steps(self, steps: Steps[T]) -> T: ...
@@ -208,7 +212,7 @@ class AnswerLine:
         if not plain:
             return {}
         try:
-            runs = await self._host.run_steps(plain_steps(some))
+            runs = await self._host.run_steps(plain_steps(some, self._host.sealing))
         except Exception as error:
             if not is_of_one(error):
                 raise
@@ -222,7 +226,7 @@ class AnswerLine:
         fast = all(one.held_up_at is None for one in given)  # else it would be held up again
         shard_count = (await self._host.database()).shard_count
         run = self._host.run_steps
-        batch = await run(settling.prepare_steps(items, self._retries()))
+        batch = await run(settling.prepare_steps(items, self._retries(), self._host.sealing))
         settled = batch.settled
         for some in settling.in_batches(batch.changes, WIDE, WIDEST):
             settled |= await self._commit(some, shard_count, fast=fast)

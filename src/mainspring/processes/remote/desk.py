@@ -25,6 +25,7 @@ from mainspring.processes.remote.pulling import PullAsk, id_of
 from mainspring.processes.remote.seal import Seals
 from mainspring.processes.remote.settling import SettledAs, Settling
 from mainspring.processes.remote.ticket import Ticket, open_steps
+from mainspring.tasks.declare.sealing import Sealing
 from mainspring.tasks.declare.signature import encode_result
 from mainspring.tasks.declare.task import Task
 
@@ -42,6 +43,8 @@ class RemoteHost(Protocol):
 
     @property
     def tasks(self) -> dict[str, Task[Any, Any]]: ...
+    @property
+    def sealing(self) -> Sealing | None: ...
 
     async def database(self) -> Database: ...
     def database_sync(self) -> Database: ...

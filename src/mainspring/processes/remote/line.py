@@ -35,6 +35,7 @@ from mainspring.processes.remote.pulling import (
 )
 from mainspring.processes.remote.seal import Seals
 from mainspring.processes.remote.ticket import Pulled
+from mainspring.tasks.declare.sealing import Sealing
 
 log = logging.getLogger("mainspring")
 T = TypeVar("T")
@@ -48,6 +49,9 @@ class LineHost(Protocol):
     """What the line needs of the application."""
 
     versions: Versions
+
+    @property
+    def sealing(self) -> Sealing | None: ...
 
     async def database(self) -> Database: ...
     async def run_steps(self, steps: Steps[T]) -> T: ...
@@ -305,7 +309,8 @@ class PullLine:
         return (yield from self._load(held, known))
 
     def _load(self, held: Sequence[HeldTask], known: dict[str, RemoteActor]) -> Steps[Dealt]:
-        return pulling.load_steps(held, known, self._host.versions, self._seals, self._url)
+        host = self._host
+        return pulling.load_steps(held, known, host.versions, self._seals, self._url, host.sealing)
 
     async def _again(self, asking: PullAsk) -> list[Pulled]:
         self._url = (await self._host.database()).url

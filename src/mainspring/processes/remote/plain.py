@@ -14,6 +14,7 @@ from mainspring.kernel import KERNEL_SQL
 from mainspring.processes.record.decision import Decision, validate
 from mainspring.processes.remote.settling import Settling, stored_result
 from mainspring.processes.statements import SQL
+from mainspring.tasks.declare.sealing import Sealing
 
 BUNDLE_LEAST, BUNDLE_PAYLOAD = (
     250,
@@ -58,7 +59,7 @@ class DoneRow(NamedTuple):
     result: str | None
 
 
-def plain_steps(items: Sequence[tuple[Settling, str]]) -> Steps[set[int]]:
+def plain_steps(items: Sequence[tuple[Settling, str]], sealing: Sealing | None) -> Steps[set[int]]:
     """Settle results alone, as a worker settles its own: each visit is found where it lay when it was
     handed out, if it has its version still. Answers the runs that were settled; what is left is judged."""
     begun = yield from one(SQL["begin_answers"], AnswersBegun)
@@ -66,6 +67,8 @@ def plain_steps(items: Sequence[tuple[Settling, str]]) -> Steps[set[int]]:
     for item, address in items:
         assert isinstance(item.answer, Decision)
         ticket, result = item.ticket, stored_result(item.answer)
+        if result is not None and sealing is not None:
+            result = sealing.result(result)
         took = max(0.0, begun.now - ticket.started)
         row = DoneRow(ticket.version, address, ticket.run, ticket.started, took, result)
         by_worker.setdefault(item.worker_id, []).append(row)

@@ -23,10 +23,12 @@ from mainspring.errors import InvalidArguments, InvalidSetting, MainspringError,
 from mainspring.ids import token
 from mainspring.kernel import KERNEL_SQL, Expired, QueueSettings, Run, Visit, settle_values
 from mainspring.processes.commit.change import TaskChange
+from mainspring.processes.commit.sealed import opened_input
 from mainspring.processes.commit.task_input import TaskInput, in_background, read_steps
 from mainspring.processes.commit.visits import is_process_visit, payload_of
 from mainspring.processes.declare.versions import Versions
 from mainspring.processes.record.arguments import fill
+from mainspring.processes.record.sealed_values import opened_value
 from mainspring.processes.remote.pull_rows import (
     FreeVisit,
     Hold,
@@ -40,6 +42,7 @@ from mainspring.processes.remote.ticket import Pulled, Ticket, sealed
 from mainspring.processes.statements import SQL
 from mainspring.processes.structural.not_run import stopped
 from mainspring.tasks.declare.policy import Policy, policy_of
+from mainspring.tasks.declare.sealing import Sealing
 from mainspring.tasks.run.queue import never_run
 
 log = logging.getLogger("mainspring")
@@ -237,9 +240,11 @@ def load_steps(
     versions: Versions,
     seals: Seals,
     url: str,
+    sealing: Sealing | None,
 ) -> Steps[Dealt]:
-    """What the tasks are run with. A visit without its task stays held: the look finds it. So does one
-    that this code cannot read, until its work timeout: others may be able to."""
+    """What the tasks are run with, opened where it was encrypted: actors elsewhere have no cipher. A visit
+    without its task stays held: the look finds it. So does one that this code cannot read, until its work
+    timeout: others may be able to."""
     yield from seals.read(url)
     visits = [one.visit for one in held if is_process_visit(one.visit)]
     read: list[TaskInput] = []
@@ -260,7 +265,10 @@ def load_steps(
                 dealt.ended.append((held_task.run, stopped(task_input, given.promise, given.error)))
                 continue
         try:
-            if task_input is not None:
+            if task_input is None:
+                args = opened_value(sealing, args, f"the payload of task {visit.queue!r}")
+            else:
+                task_input = opened_input(sealing, task_input)
                 text = versions.upcast(visit.queue, task_input.args_version, task_input.args)
                 args = fill(text, task_input.inputs)
             actor = known[visit.queue]

@@ -184,7 +184,11 @@ class Remote:
 
         def steps() -> Steps[pulling.Dealt]:
             held = yield from pulling.hold_steps([asking], known)
-            return (yield from pulling.load_steps(held, known, host.versions, self._seals, url))
+            return (
+                yield from pulling.load_steps(
+                    held, known, host.versions, self._seals, url, host.sealing
+                )
+            )
 
         dealt = host.run_steps_sync(steps())
         for ended, change in dealt.ended:
@@ -199,7 +203,11 @@ class Remote:
             if (error := pulling.not_pulled(asking.actors, known)) is not None:
                 raise error
             held: list[HeldTask] = yield from pulling.again_steps(asking, known)
-            return (yield from pulling.load_steps(held, known, host.versions, self._seals, url))
+            return (
+                yield from pulling.load_steps(
+                    held, known, host.versions, self._seals, url, host.sealing
+                )
+            )
 
         return [task.pulled for task in host.run_steps_sync(steps()).tasks]
 
@@ -256,7 +264,7 @@ class Remote:
 
     def _settle_once(self, item: Settling) -> SettledAs:
         host, shard_count = self.host, self.host.database_sync().shard_count
-        batch = host.run_steps_sync(settling.prepare_steps([item], retries_of(host)))
+        batch = host.run_steps_sync(settling.prepare_steps([item], retries_of(host), host.sealing))
         settled = batch.settled
         for fast in (True, False) if batch.changes else ():
             try:

@@ -35,11 +35,13 @@ from mainspring.processes.commit.task_input import TaskInput, in_background, rea
 from mainspring.processes.record.decision import Decision, validate
 from mainspring.processes.remote.pull_rows import RemoteActor
 from mainspring.processes.remote.pulling import look_steps, stored_policy
+from mainspring.processes.remote.stored import stored
 from mainspring.processes.remote.ticket import Ticket
 from mainspring.processes.run.actor_policy import retry_of, with_stored_timeouts
 from mainspring.processes.statements import SQL
 from mainspring.processes.structural.not_run import too_late
 from mainspring.tasks.declare.promise import Failure
+from mainspring.tasks.declare.sealing import Sealing
 from mainspring.tasks.run.queue import never_run
 
 GIVEN_BACK = "an actor gave it back"
@@ -126,7 +128,7 @@ def failed(type: str, message: str, retry: bool) -> FailedInput:
 
 
 def prepare_steps(
-    items: Sequence[Settling], retries: Mapping[str, RetryPolicy]
+    items: Sequence[Settling], retries: Mapping[str, RetryPolicy], sealing: Sealing | None
 ) -> Steps[PreparedBatch]:
     """Read what the answers are for, and work out what they change. One answer for a visit: others are
     sent again."""
@@ -160,7 +162,7 @@ def prepare_steps(
             settings[kind] = _settings(kind[0], actor, retry, kind[1])
         made = _run(item.ticket, actor, row, settings[kind])
         try:
-            one = _prepared(n, item, made, task_input, row)
+            one = _prepared(n, item, made, task_input, row, sealing)
         except MainspringError as error:
             batch.settled[n] = error
             continue
@@ -304,7 +306,12 @@ def _settings(
 
 
 def _prepared(
-    n: int, item: Settling, made: Run, task_input: TaskInput | None, row: AttemptRow | None
+    n: int,
+    item: Settling,
+    made: Run,
+    task_input: TaskInput | None,
+    row: AttemptRow | None,
+    sealing: Sealing | None,
 ) -> Prepared | None:
     change = None
     outcome: Outcome | TaskChange
@@ -314,6 +321,8 @@ def _prepared(
         return None
     else:
         outcome = _step_outcome(item.answer, made, in_background(task_input, made.visit))
+    if sealing is not None:
+        outcome = stored(sealing, outcome, made.visit.queue)
     if isinstance(outcome, TaskChange):
         change, outcome = outcome, Done()
     made.end(outcome, clock.local())

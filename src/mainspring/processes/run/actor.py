@@ -25,6 +25,7 @@ from mainspring.tasks.declare.recording import Records, recorder
 from mainspring.tasks.declare.signature import Signature
 from mainspring.tasks.declare.task import Task
 from mainspring.tasks.helpers.helpers import Helpers
+from mainspring.tasks.hiding import note_of
 from mainspring.tasks.run.connections import Connections
 from mainspring.tasks.run.context import concluded
 from mainspring.tasks.run.execute import Executor
@@ -77,14 +78,14 @@ class FunctionActor:
         context = None
         if (parameter := self._signature.context_parameter) is not None:
             arguments[parameter] = context = ProcessContext(
-                run, self._signature.encode_result, self._connections, self._timeout, task_input,
+                run, self._signature.write_result, self._connections, self._timeout, task_input,
                 records, self._shard_count, self._seams,
             )  # fmt: skip
         function = self._function
         if (redactor := self._signature.redactor) is not None:
             function = guarded(function, redactor, payload)
-            if context is not None:
-                context.tell_notes_through(redactor.scrubber_of(payload))
+        if context is not None and (note := note_of(self._signature, payload)) is not None:
+            context.tell_notes_through(note)
         if self._helpers is not None and isinstance(self._callee, Task):
             return Recorded(result=await self._helpers.call(run, self._callee, payload, context))
         if records is None:
@@ -100,8 +101,8 @@ class FunctionActor:
         if run.settled:
             return Decision()
         if records is None:
-            return Recorded(result=self._signature.encode_result(returned))
-        return records.conclude(returned, self._signature.encode_result)
+            return Recorded(result=self._signature.write_result(returned))
+        return records.conclude(returned, self._signature.write_result)
 
     def _call(
         self, run: Run, function: Callable[..., Any], arguments: dict[str, object]
@@ -114,4 +115,9 @@ class FunctionActor:
 
     def _recorder(self, task_input: TaskInput) -> Recorder:
         given = {given.promise for given in task_input.inputs}
-        return Recorder(given, decider=self.name, version_of=self._versions.of)
+        searchable = None
+        if self._signature.sealing is not None and isinstance(self._callee, Process):
+            searchable = self._callee.settings.searchable
+        return Recorder(
+            given, decider=self.name, version_of=self._versions.of, searchable=searchable
+        )

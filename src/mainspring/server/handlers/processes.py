@@ -6,7 +6,7 @@ server's code declares has its arguments checked here; others when they run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -15,6 +15,12 @@ from mainspring.errors import InvalidRequest, NotFound, UnknownProcess
 from mainspring.processes.commit.signals import send_steps
 from mainspring.processes.commit.start import Begin, start_steps
 from mainspring.processes.record.arguments import check_attrs
+from mainspring.processes.record.sealed_values import (
+    check_searchable,
+    opened_failure,
+    opened_value,
+    sealed_args,
+)
 from mainspring.processes.structural.request import request_cancel, request_steps
 from mainspring.server.access.caller import Caller
 from mainspring.server.handlers import checks
@@ -23,6 +29,7 @@ from mainspring.server.handlers.store import Store
 from mainspring.server.handlers.waiting import Lookout
 from mainspring.server.statements import SQL
 from mainspring.tasks.declare.promise import Failure
+from mainspring.tasks.declare.sealing import Sealing
 from mainspring.v1 import body_pb2, process_service_pb2
 
 
@@ -76,6 +83,7 @@ class ProcessCalls:
         own = checks.uuid_of("id", request.id) if request.id else ""
         attrs = checks.json_object("attrs_json", request.attrs_json)
         check_attrs(attrs)
+        self._check_clear(request.type, attrs)
         begin = Begin(
             at=checks.moment("at", request, request.at),
             priority=checks.priority("priority", request, request.priority),
@@ -91,6 +99,7 @@ class ProcessCalls:
             args_version=version,
             pool=pool,
             begin=begin,
+            sealing=self._store.app.sealing,
         )
         async with self._store.transaction() as tx:
             if pool is None and not await tx.one(SQL["has_process_type"], bool, type=request.type):
@@ -107,11 +116,23 @@ class ProcessCalls:
         arguments = checks.json_object("args_json", request.args_json)
         process = app.processes.get(request.type)
         if process is None:
-            return request.args_json or "{}", 1, None, begin
+            return self._stored(request.args_json or "{}"), 1, None, begin
         if begin.priority is None:
             begin = msgspec.structs.replace(begin, priority=process.settings.priority)
-        text = process.signature.encode((), arguments).decode()
+        text = self._stored(process.signature.encode((), arguments).decode())
         return text, app.registry.versions.of(request.type), process.settings.pool, begin
+
+    def _stored(self, args: str) -> str:
+        """Arguments as they are stored."""
+        sealing = self._store.app.sealing
+        return args if sealing is None else sealed_args(sealing, args)
+
+    def _check_clear(self, type: str, attrs: Mapping[str, object]) -> None:
+        """Where values are encrypted, attributes are those that the code lets be in the clear."""
+        if self._store.app.sealing is not None:
+            process = self._store.app.processes.get(type)
+            allowed = () if process is None else process.settings.searchable
+            check_searchable(attrs, allowed, f"process {type!r}")
 
     async def get_process(
         self, caller: Caller, request: process_service_pb2.GetProcessRequest
@@ -128,10 +149,15 @@ class ProcessCalls:
         return process_service_pb2.GetProcessResponse(
             id=row.id,
             state=row.state,
-            result_json=(row.result or "null") if row.outcome == "ok" else None,
-            problem=_problem(row),
+            result_json=self._result(row) if row.outcome == "ok" else None,
+            problem=_problem(row, self._store.app.sealing),
             parked=parked,
         )
+
+    def _result(self, row: ServedProcess) -> str:
+        """As JSON; one that was encrypted is opened for who may read it."""
+        what = f"the result of process {row.type!r}"
+        return opened_value(self._store.app.sealing, row.result or "null", what)
 
     async def list_processes(
         self, caller: Caller, request: process_service_pb2.ListProcessesRequest
@@ -168,7 +194,7 @@ class ProcessCalls:
     def _payload(self, name: str, text: str) -> str:
         value = checks.json_of("payload_json", text)
         signal = self._store.app.registry.signals.get(name)
-        return text if signal is None else signal.encode(value)
+        return self._store.app.registry.stored(text if signal is None else signal.encode(value))
 
     async def cancel_process(
         self, caller: Caller, request: process_service_pb2.CancelProcessRequest
@@ -210,10 +236,11 @@ def _place(caller: Caller, verb: str, ref: process_service_pb2.Ref) -> ProcessPl
             raise InvalidRequest("ref", "has neither id nor key")
 
 
-def _problem(row: ServedProcess) -> body_pb2.Problem | None:
+def _problem(row: ServedProcess, sealing: Sealing | None) -> body_pb2.Problem | None:
     """Why there is no result and never will be."""
     if row.outcome == "err":
         failure = None if row.failure is None else msgspec.json.decode(row.failure, type=Failure)
+        failure = failure and opened_failure(sealing, failure)
         code = "failed" if failure is None else failure.type
         return body_pb2.Problem(code=code, message=str(failure or "it failed"), final=True)
     if row.state == "cancelled":

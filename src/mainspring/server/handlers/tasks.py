@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from mainspring.errors import InvalidRequest, NotFound
+from mainspring.processes.record.sealed_values import opened_value
 from mainspring.server.access.caller import Caller
 from mainspring.server.handlers import checks
 from mainspring.server.handlers.store import Store
 from mainspring.server.handlers.waiting import Lookout
 from mainspring.server.statements import SQL
+from mainspring.tasks.declare.sealing import Sealing, opened_error
 from mainspring.v1 import body_pb2, task_service_pb2
 
 MOST_CALLS = 1000
@@ -111,7 +113,8 @@ class TaskCalls:
         if task is None:
             if any(name.startswith("@") for name in arguments):  # as the engine marks its own
                 raise InvalidRequest(f"{at}args_json", "has an argument that begins with @")
-            return call.args_json or "{}"
+            text, sealing = call.args_json or "{}", self._store.app.sealing
+            return text if sealing is None else sealing.payload(text.encode(), ()).decode()
         return task.payload_of((), arguments, task.call_options).decode()
 
     async def get_task(
@@ -123,11 +126,12 @@ class TaskCalls:
         row = await self._lookout.wait(place, lambda row: row.state in ENDED, wait)
         if row is None:
             raise _unknown(place)
-        done = row.state == "done"
+        done, sealing = row.state == "done", self._store.app.sealing
+        what = f"the result of task {request.task!r}"
         return task_service_pb2.GetTaskResponse(
             state=row.state,
-            result_json=(row.result or "null") if done else "",
-            error=_problem(row),
+            result_json=opened_value(sealing, row.result or "null", what) if done else "",
+            error=_problem(row, sealing),
         )
 
     async def cancel_task(
@@ -175,13 +179,13 @@ def _due_at(at: str, call: task_service_pb2.Call) -> object:
     return checks.moment(f"{at}at", call, call.at)
 
 
-def _problem(row: ServedCall) -> body_pb2.Problem | None:
+def _problem(row: ServedCall, sealing: Sealing | None) -> body_pb2.Problem | None:
     """Why it ended without a result, or why its last run failed."""
     if row.error is None and row.state in ("done", "scheduled", "waiting", "running"):
         return None
     return body_pb2.Problem(
         code=row.state if row.state in ENDED else "failed",
-        message=row.error or "",
+        message=opened_error(sealing, row.error) or "",
         final=row.state in ("cancelled", "expired"),
     )
 

@@ -120,7 +120,7 @@ class BatchEffects:
                 raise InvalidSetting(f"no signal is named {signal!r}; declared are {names}")
             signal = known
         assert isinstance(signal, Signal)
-        return signal.name, signal.encode(effect.payload)
+        return signal.name, self._host.registry.stored(signal.encode(effect.payload))
 
     async def _write_documents(self, connection: Connection) -> None:
         """Runs of puts and deletes of one kind are one write of each document, runs of edits one batch."""

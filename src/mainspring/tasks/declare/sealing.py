@@ -12,11 +12,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import NoReturn, Protocol
 
 import msgspec
 
+from mainspring.declaring import as_names
 from mainspring.errors import InvalidSetting, UnknownCipherKey
 from mainspring.failure_text import clean_text
 from mainspring.kernel import Handler, Outcome, Parked, Postponed, Retry, Run, outcome_of_error
@@ -47,6 +48,32 @@ class Cipher(Protocol):
     def decrypt(self, key_id: str, sealed: bytes) -> bytes:
         """With that key; raises if somebody has changed what was sealed."""
         ...
+
+
+_KEPT_IN_CLEAR = {
+    "kinds": "events, states and documents of kinds",
+    "reactive": "params of reactive tasks, and what these return and fail with",
+    "sources": "records that are kept aside",
+}
+
+
+def as_layers(names: Iterable[str]) -> frozenset[str]:
+    """The layers that may keep values in the clear."""
+    layers = as_names("in_clear", names)
+    for name in layers:
+        if name not in _KEPT_IN_CLEAR:
+            known = ", ".join(map(repr, _KEPT_IN_CLEAR))
+            raise InvalidSetting(f"in_clear names {name!r}; it takes {known}")
+    return frozenset(layers)
+
+
+def check_in_clear(layer: str, allowed: Collection[str], sealing: Sealing | None) -> None:
+    """Where there is a cipher, what it does not cover is declared only where that was said to be known."""
+    if sealing is not None and layer not in allowed:
+        raise InvalidSetting(
+            f"this application has a cipher, and the {_KEPT_IN_CLEAR[layer]} are stored in the clear: "
+            f"if that may be, write Mainspring(cipher=..., in_clear=[{layer!r}])"
+        )
 
 
 class _Envelope(msgspec.Struct, omit_defaults=True):
@@ -128,6 +155,11 @@ class Sealing:
         """The text of a failure: its type stays in the clear."""
         made = self._sealed(clean_text(text, MOST_SEALED).encode())
         return f"{self._kind(text)}: {_ERROR}{made.key!r})\n{_MARK}{made.key}:{made.sealed}"
+
+    @staticmethod
+    def is_error(message: str, trace: str) -> bool:
+        """Whether these are of a text that `error` has made."""
+        return message.startswith(_ERROR) and trace.startswith(_MARK)
 
     @staticmethod
     def _kind(text: str) -> str:

@@ -258,8 +258,12 @@ class Signature:
             ) from None
 
     def encode_result(self, result: object) -> str | None:
+        """A result as it is stored; None is no result."""
+        return self.stored(self.write_result(result))
+
+    def write_result(self, result: object) -> str | None:
         """A result as JSON; None is no result."""
-        return self.stored(encode_result(self.noun, self.name, result))
+        return encode_result(self.noun, self.name, result)
 
     def stored(self, result: str | None) -> str | None:
         """A result that is JSON, as it is stored."""

@@ -318,7 +318,7 @@ class Task(Maps[P, R_co]):
     ) -> bytes:
         """The arguments of a call as they are stored, checked against the signature."""
         payload, sealing = self.signature.encode(args, kwargs), self.signature.sealing
-        if sealing is None or self.settings.remote:
+        if sealing is None:
             return payload
         by = () if options.unique is None else options.unique.by
         return sealing.payload(payload, {*self.settings.searchable, *by})
