@@ -10,7 +10,7 @@ from driven_buffer import Kinds
 
 from mainspring.endpoint import Endpoint
 from mainspring.kernel.run.buffer import Buffer
-from mainspring.kernel.run.fairness import Choice, Fairness, Levels
+from mainspring.kernel.run.fairness import Choice, Fairness, Found, Levels
 from mainspring.kernel.run.queue import Level, QueueState
 from mainspring.kernel.visit import END, PRIORITIES, Run, Visit
 
@@ -121,7 +121,7 @@ def _choice(rules: Rules) -> type[Choice]:
         def best(self, now: float, *, beside: bool) -> Level | None:
             return super().best(now, beside=beside and rules.beside_is_for_who_needs_none)
 
-        def _best_of(self, waiting: Levels, now: float, *, owed: bool = False) -> Level | None:
+        def _best_of(self, waiting: Levels, now: float, *, owed: bool = False) -> Found | None:
             if rules.urgent_first and rules.oldest_first:
                 return super()._best_of(waiting, now, owed=owed)
             urgent_first = PRIORITIES if not rules.urgent_first else reversed(PRIORITIES)

@@ -137,7 +137,7 @@ Answer = Untouched | Update
 
 def check_answer(answer: object, stage: str) -> Answer:
     """What `process` returned, if it is one of the two; a clear error otherwise."""
-    if isinstance(answer, Untouched | Update):
+    if isinstance(answer, Answer):
         return answer
     raise InvalidOutcome(
         f"process of stage {stage!r} must return Untouched(...) or Update(...), "

@@ -194,9 +194,13 @@ class Loader:
         self._reconnecting = Reconnecting("load.waiting")
         self._preparing: asyncio.Task[None] | None = None
 
+    def prepared(self, visit: Visit) -> Picture | None:
+        """What a visit sees, if it was prepared."""
+        return self._prefetched.take(visit.version, clock.local())
+
     async def load(self, visit: Visit) -> Picture:
-        """What a visit sees: as it was prepared, or loaded now."""
-        return self._prefetched.take(visit.version, clock.local()) or await self._now([visit])
+        """The same, loaded now."""
+        return await self._now([visit])
 
     async def prepare(self, visits: Sequence[Visit]) -> None:
         """Load what visits will see that were just read; what cannot be had soon is left to their runs, for

@@ -17,7 +17,6 @@ import msgspec
 from mainspring.entities.declare.outcome import (
     KEEP,
     Answer,
-    Untouched,
     Update,
     at_moment,
     check_answer,
@@ -84,7 +83,7 @@ class StageRunner:
     async def handle(self, run: Run) -> Outcome:
         """One visit of the stage."""
         visit = run.visit
-        picture = await self._loader.load(visit)
+        picture = self._loader.prepared(visit) or await self._loader.load(visit)
         if picture.entity is None:
             self._saver.conflicts.over(run.visit)
             return Done(result='"missing"')
@@ -101,17 +100,8 @@ class StageRunner:
             return self._offering.done(run, offers, '"due already"')
         self._saver.conflicts.loaded(run.visit, picture.entity)
         now = max(datetime.fromtimestamp(run.started, UTC), run.visit.due_at)
-        answer = await self._answer(run, picture, picture.entity, now)
-        if not isinstance(answer, Untouched | Update):
-            return answer
-        return self._outcome(run, picture, answer, now)
-
-    async def _answer(
-        self, run: Run, picture: Picture, loaded: Loaded, now: datetime
-    ) -> Answer | Outcome:
-        """What the stage makes of the entity, or what the run comes to without it."""
         try:
-            entity = self._decoded(loaded)
+            entity = self._decoded(picture.entity)
             state = self._stage.state.decode(picture.state(self._stage.name)[1])
         except NewerState:
             raise  # retried: during a rolling deploy it comes to a worker that reads it
@@ -119,13 +109,16 @@ class StageRunner:
             return parked(error)  # no retry makes it readable
         with at_moment(now):
             try:
-                answered = await self._process(entity, state)
+                if self._is_async:
+                    answered = await self._stage.process(entity, state)
+                else:
+                    answered = await self._in_thread(entity, state)
             except TypeError as error:
                 raise misfit(self._patcher.whole, self._stage, error) or error from error
             answer = check_answer(answered, self._stage.name)
         if isinstance(answer, Update) and answer.state is not KEEP and not self._stage.state.type:
-            check_state(answer, self._stage.name, self._patcher.fields or loaded.fields())
-        return answer
+            check_state(answer, self._stage.name, self._patcher.fields or picture.entity.fields())
+        return self._outcome(run, picture, answer, now)
 
     def _decoded(self, entity: Loaded) -> object:
         try:
@@ -145,9 +138,7 @@ class StageRunner:
         payload = _decode(visit.payload)
         return StageOffer(queue, visit.shard, visit.key, payload=payload, priority=priority)
 
-    async def _process(self, entity: object, state: object) -> object:
-        if self._is_async:
-            return await self._stage.process(entity, state)
+    async def _in_thread(self, entity: object, state: object) -> object:
         context = contextvars.copy_context()
         loop = asyncio.get_running_loop()
         future = loop.run_in_executor(

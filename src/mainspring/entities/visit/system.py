@@ -122,7 +122,7 @@ class StageAsker:
         payload = _decode(visit.payload)
         if self._known.is_fresh and not self._may_concern(payload):
             return Done(result=_NOBODY)  # whatever is in the row
-        picture = await self._loader.load(visit)
+        picture = self._loader.prepared(visit) or await self._loader.load(visit)
         if picture.entity is None:
             return Done(result='"missing"')
         if (readdressed := self._loader.readdress(run, picture)) is not None:

@@ -100,7 +100,7 @@ class Buffer:
         choice, fairness = self.choice, self.fairness
         while (level := choice.best(now, beside=beside)) is not None:
             visit = level.pop()
-            if not level:
+            if not level.pages and not level:
                 choice.note_empty(visit.queue, visit.priority)
             if now - visit.read_at > self.tuning.stale:
                 self._read_again(visit)

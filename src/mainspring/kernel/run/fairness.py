@@ -23,6 +23,7 @@ from mainspring.kernel.visit import END, PRIORITIES, Position, Run, Visit
 BACKGROUND_BELOW = 3
 _URGENT_FIRST = tuple(reversed(PRIORITIES))
 Levels = list[dict[str, QueueState]]  # by priority
+Found = tuple[Level, Position]  # and the next that waits with the same priority elsewhere
 
 
 def _levels() -> Levels:
@@ -56,11 +57,16 @@ class Fairness:
 
     # -- may it start
 
-    def keeps_back(self, queue: QueueState) -> bool:
-        """Whether a queue has its part of the slots already."""
+    @property
+    def is_tight(self) -> bool:
+        """Whether no slots are free but those that are left to queues without a run."""
+        return self._spare > 0 and self._slots - self._taken <= self._spare
+
+    def keeps_back(self, queue: QueueState, *, is_tight: bool) -> bool:
+        """Whether a queue has its part of the slots already, or leaves the free ones to others."""
         if queue.settings.share is not None and self.is_crowded(queue):
             return True
-        return self._spare > 0 and self._must_leave(queue)
+        return is_tight and self._must_leave(queue)
 
     def is_crowded(self, queue: QueueState) -> bool:
         """Whether queues with a share have it already. Those with a greater one than its own keep a queue
@@ -80,12 +86,8 @@ class Fairness:
 
     def _must_leave(self, queue: QueueState) -> bool:
         """Whether the free slots are for queues that have no run yet."""
-        free = self._slots - self._taken
-        if free > self._spare or not queue.running:
-            return False
-        if not (queue.settings.leaves_slots or queue.settings.share is not None):
-            return False
-        return free <= self._without_run
+        leaves = queue.settings.leaves_slots or queue.settings.share is not None
+        return queue.running > 0 and leaves and self._slots - self._taken <= self._without_run
 
     def gives_way(self, now: float) -> bool:
         """Whether background work gives way: other work is about."""
@@ -124,8 +126,9 @@ class Fairness:
 
     def count_start(self, queue: QueueState) -> bool:
         """Every start earns those with a share that part of one. Returns whether this one was owed."""
-        was_owed, is_theirs = self.owes, queue.settings.share is not None
-        self._credit = max(0.0, min(1.0, self._credit + self._share - is_theirs))
+        was_owed, is_theirs = self._credit >= 1.0, queue.settings.share is not None
+        credit = self._credit + self._share - is_theirs
+        self._credit = 0.0 if credit < 0.0 else credit if credit < 1.0 else 1.0
         return was_owed and is_theirs
 
     def take_slot(self, queue: QueueState) -> None:
@@ -217,23 +220,17 @@ class Choice:
     def can_start(self, now: float) -> bool:
         """Whether any visit waits for nothing but a slot, as far as its queue is concerned."""
         self.next_at = math.inf
-        if self._owed(now) is not None:
-            return True
-        for priority in _URGENT_FIRST:
-            if self._all[priority] and self._is_open(priority, now):
-                for queue in self._all[priority].values():
-                    if not self._fairness.keeps_back(queue) and self._is_ready(queue, now):
-                        return True
-        return False
+        return self._find(now) is not None
 
     def best(self, now: float, *, beside: bool) -> Level | None:
         """The level of the greatest priority, and within it of the oldest visit, that may start.
         `beside`: only of queues that need no slot."""
         self.next_at = math.inf
-        if beside:
-            return self._best_of(self._beside, now)
-        owed = self._owed(now)
-        return self._best_of(self._all, now) if owed is None else owed
+        found = self._best_of(self._beside, now) if beside else self._find(now)
+        if found is None:
+            return None
+        level, self.rival = found
+        return level
 
     def follow(self, level: Level | None) -> None:
         """Visits of this level, if any, may follow the one that was just taken."""
@@ -244,44 +241,41 @@ class Choice:
         """Whether the next start is owed to queues that have visits."""
         return self._fairness.owes and any(self._shared)
 
-    def _owed(self, now: float) -> Level | None:
-        """Of the queues that the next start is owed to, whatever waits with greater priority."""
-        return self._best_of(self._shared, now, owed=True) if self.owes else None
+    def _find(self, now: float) -> Found | None:
+        """First of the queues that the next start is owed to, whatever waits with greater priority."""
+        owed = self._best_of(self._shared, now, owed=True) if self.owes else None
+        return self._best_of(self._all, now) if owed is None else owed
 
-    def _best_of(self, waiting: Levels, now: float, *, owed: bool = False) -> Level | None:
+    def _best_of(self, waiting: Levels, now: float, *, owed: bool = False) -> Found | None:
+        fairness, is_tight = self._fairness, self._fairness.is_tight
         for priority in _URGENT_FIRST:
             if not waiting[priority] or not (owed or self._is_open(priority, now)):
                 continue
             best: Level | None = None
-            rival = END
+            first = rival = END
             for queue in waiting[priority].values():
-                if self._fairness.keeps_back(queue):
+                weighed = is_tight or queue.settings.share is not None
+                if weighed and fairness.keeps_back(queue, is_tight=is_tight):
                     continue
-                level = queue.levels[priority]
-                if queue.limited and not self._is_ready(queue, now):
+                if queue.limited and not self._has_come(queue.ready_at(now), now):
                     continue
+                front = (level := queue.levels[priority]).front
                 if best is None:
-                    best = level
-                elif level.front < best.front:
-                    best, rival = level, best.front
-                else:
-                    rival = min(rival, level.front)
+                    best, first = level, front
+                elif front < first:
+                    best, first, rival = level, front, first
+                elif front < rival:
+                    rival = front
             if best is not None:
-                self.rival = rival
-                return best
+                return best, rival
         return None
 
     def _is_open(self, priority: int, now: float) -> bool:
         """Whether this priority need not give way."""
-        if priority >= BACKGROUND_BELOW:
-            return True
-        opens_at = self._fairness.opens_at(now)
-        if opens_at > now:
-            self.next_at = min(self.next_at, opens_at)
-        return opens_at <= now
+        return priority >= BACKGROUND_BELOW or self._has_come(self._fairness.opens_at(now), now)
 
-    def _is_ready(self, queue: QueueState, now: float) -> bool:
-        ready_at = queue.ready_at(now) if queue.limited else now
-        if ready_at > now:
-            self.next_at = min(self.next_at, ready_at)
-        return ready_at <= now
+    def _has_come(self, at: float, now: float) -> bool:
+        """Whether it is that time; if not, something may be found then."""
+        if at > now:
+            self.next_at = min(self.next_at, at)
+        return at <= now

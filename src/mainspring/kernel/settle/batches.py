@@ -128,8 +128,10 @@ def kind_of(run: Run) -> BatchKind:
 def by_kind(runs: Sequence[Run]) -> Iterable[tuple[BatchKind, Sequence[Run]]]:
     """Runs as they are settled together. Those that followed each other in a slot are nearly all alike and
     plain, which is asked first: to find the kind of each would be a tenth of what a short run costs."""
-    settings = runs[0].settings
-    if kind_of(runs[0]) is PLAIN and all(
+    kind, settings = kind_of(runs[0]), runs[0].settings
+    if len(runs) == 1:
+        return [(kind, runs)]
+    if kind is PLAIN and all(
         run.outcome == DONE
         and run.settings is settings
         and not (run.settled or run.held or run.strayed)
