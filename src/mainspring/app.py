@@ -386,9 +386,12 @@ class Mainspring(DatabaseHost, Advancing):
     def include(self, *blueprints: Blueprint) -> None:
         """Take in the tasks and the hooks of blueprints, those that they declare later too."""
         for blueprint in blueprints:
+            is_new = not blueprint.is_in(self)
             blueprint.included(self)
             for declared in blueprint.declared:
                 self.adopt(declared)
+            if is_new:
+                blueprint.declare_in(self)
 
     def adopt(self, declared: BlueprintTask) -> None:
         """Take in a task of a blueprint."""

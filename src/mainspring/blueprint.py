@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+D = TypeVar("D", bound=Callable[..., object])
 
 
 class Including(Protocol):
@@ -45,12 +46,15 @@ class Blueprint:
         app.include(billing)
 
     `prefix` begins the name of each task, an explicit one too. Hooks are those of the whole application.
+    What else there is to declare - processes, kinds, tasks with a trigger, schedules - it declares in the
+    application that includes it, see `on_include`.
     """
 
     def __init__(self, prefix: str = "") -> None:
         self.prefix = prefix
         self.hooks = Hooks()
         self.declared: list[BlueprintTask] = []
+        self._declaring: list[Callable[..., object]] = []
         self._late = _Late(self)
         self._app: Including | None = None
 
@@ -60,7 +64,10 @@ class Blueprint:
     if not TYPE_CHECKING:  # else a checker would take any attribute
 
         def __getattr__(self, name: str) -> Never:
-            text = f"a blueprint has no {name!r}, only tasks and hooks: declare it with app.{name}"
+            text = (
+                f"a blueprint has no {name!r}, only tasks and hooks: declare it with app.{name} in a "
+                "function of @blueprint.on_include, which gets the application"
+            )
             raise AttributeError(text, name=name, obj=self)
 
     @overload
@@ -91,7 +98,7 @@ class Blueprint:
         if "when" in settings:
             raise InvalidTask(
                 "a blueprint has no params of data, so it has no tasks with a trigger: declare this one "
-                "with app.task(when=...)"
+                "with app.task(when=...), in a function of @blueprint.on_include"
             )
         given = dict(settings)
         name = self.prefix + name_of(given, function)
@@ -106,6 +113,29 @@ class Blueprint:
         if self._app is not None:
             self._app.adopt(found)
         return task
+
+    def on_include(self, declare: D) -> D:
+        """Call a function with the application that includes the blueprint, once, after its tasks are in.
+
+            @billing.on_include
+            def declare(app: Mainspring) -> None:
+                app.schedule(charge.bind(0), cron="0 4 * * *")
+
+        If it is in one already, at once.
+        """
+        if not callable(declare):
+            raise InvalidSetting(
+                f"blueprint.on_include takes a function of an application, got {declare!r}"
+            )
+        self._declaring.append(declare)
+        if self._app is not None:
+            declare(self._app)
+        return declare
+
+    def declare_in(self, app: Including) -> None:
+        """Declare the rest in the application that has taken in its tasks."""
+        for declare in self._declaring:
+            declare(app)
 
     def is_in(self, app: Including) -> bool:
         """Whether that application has included it."""

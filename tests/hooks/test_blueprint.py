@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from mainspring import Mainspring
+from mainspring import Mainspring, Promise
 from mainspring.blueprint import Blueprint
 from mainspring.errors import DuplicateTask, InvalidSetting, InvalidTask
 from mainspring.hooks.told import FailedRun
+from mainspring.reactive import new_data
 from mainspring.testing import run_until_idle
 
 
@@ -47,6 +48,49 @@ async def test_a_blueprint_s_tasks_are_the_application_s_once_it_is_included(
     assert await handle.result(timeout=1) == 1
     assert sorted(seen) == [1, 2, 3]
     assert len(app.hooks.failures) == 1
+
+
+async def test_a_blueprint_declares_the_rest_in_its_application(app: Mainspring) -> None:
+    """T13: schedules, processes, kinds and tasks with a trigger; once, and late ones at once."""
+    billing = Blueprint("billing.")
+    seen: list[int] = []
+
+    @billing.task
+    async def charge(order: int) -> None:
+        seen.append(order)
+
+    @billing.on_include
+    def declare(app: Mainspring) -> None:
+        app.schedule(charge.bind(0), cron="0 4 * * *", name="billing.nightly")
+        loaded = app.data("raw.billing").param("loaded_to", external=True)
+        app.task(name="billing.mart", when=new_data(loaded))(mart)
+        app.entities("billing_account", table="account")
+
+        @app.process(name="billing.order")
+        def order(number: int) -> Promise[None]:
+            return charge(number)
+
+    async def mart() -> None: ...
+
+    app.include(billing)
+    app.include(billing)
+    late = billing.on_include(lambda app: seen.append(len(app.tasks)))
+
+    assert late is not None
+    assert seen == [1]
+    assert [s.name for s in app.schedules.declared()[0]] == ["billing.nightly"]
+    assert (set(app.processes), set(app.reactive_tasks), set(app.kinds)) == (
+        {"billing.order"},
+        {"billing.mart"},
+        {"billing_account"},
+    )
+    await app.processes["billing.order"].start(7)
+    await run_until_idle(app)
+    assert seen == [1, 7]
+    with pytest.raises(
+        InvalidSetting, match="on_include takes a function of an application, got 3"
+    ):
+        billing.on_include(3)  # type: ignore[type-var]
 
 
 def test_names_and_applications_of_blueprints_do_not_mix() -> None:
