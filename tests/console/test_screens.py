@@ -109,7 +109,7 @@ MISTAKES = [
     ("/processes/one?id=nobody", 404, "nobody"),
     ("/entities/kind?name=pag", 404, "did you mean"),
     ("/jump?q=nothing", 404, "nothing is named"),
-    ("/nowhere", 404, "Not Found"),
+    ("/nowhere/<b>", 404, "there is no page"),
     ("/static/../app.py", 404, ""),
     ("/static/%2e%2e/app.py", 404, ""),
     (f"/tasks?queue={'q' * 1001}", 400, "1001 characters"),

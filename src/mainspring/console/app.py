@@ -83,6 +83,7 @@ class Console:
             found.append(Route(path, self._page(page)))
         found.append(Route("/plans/{action}", self._page(orders.plan)))
         found.append(Route("/orders/{action}", self._order, methods=["POST"]))
+        found.append(Route("/{path:path}", self._page(_nowhere)))
         return found
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -234,6 +235,10 @@ _USED = (
     "machine is in .mainspring/token."
 )
 _WHO = "Whoever mounted this console does not know you. Log in there first."
+
+
+async def _nowhere(look: Visitor) -> Page:
+    raise NotFound(f"there is no page {look.request.path_params['path']!r} here")
 
 
 async def _static(request: Request) -> Response:
