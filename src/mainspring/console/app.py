@@ -69,7 +69,7 @@ class Console:
         self._hosts = None if hosts is None else frozenset(name.lower() for name in hosts)
         self._snapshot = Snapshot(app)
         self._streams = live.Streams(self._snapshot)
-        self._asgi = Starlette(routes=self._routes())
+        self._asgi = Starlette(routes=self._routes(), exception_handlers={404: self._nowhere})
 
     def _routes(self) -> list[Route]:
         found = [Route("/static/{name:path}", _static), Route("/live", self._live)]
@@ -83,7 +83,6 @@ class Console:
             found.append(Route(path, self._page(page)))
         found.append(Route("/plans/{action}", self._page(orders.plan)))
         found.append(Route("/orders/{action}", self._order, methods=["POST"]))
-        found.append(Route("/{path:path}", self._page(_nowhere)))
         return found
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -142,6 +141,9 @@ class Console:
     async def _examine(self) -> None:
         with suppress(MainspringError, OSError):
             await self._snapshot.examine()
+
+    async def _nowhere(self, request: Request, _: Exception) -> Response:
+        return await self._served(request, _no_page)
 
     async def _order(self, request: Request) -> Response:
         return await self._served(request, orders.take)
@@ -237,8 +239,8 @@ _USED = (
 _WHO = "Whoever mounted this console does not know you. Log in there first."
 
 
-async def _nowhere(look: Visitor) -> Page:
-    raise NotFound(f"there is no page {look.request.path_params['path']!r} here")
+async def _no_page(look: Visitor) -> Page:
+    raise NotFound(f"there is no page {look.request.url.path!r}")
 
 
 async def _static(request: Request) -> Response:
