@@ -55,7 +55,7 @@ def to_item(item: StageItem, type_: type[Message] | None) -> v1.Item:
     state, stored = None, item.state
     if stored is not None and (stored.body is not None or stored.message is not None):
         state = to_body(stored)
-    return v1.Item(
+    found = v1.Item(
         id=item.id,
         entity=_entity(item.entity, type_),
         entity_version=item.entity_version or 0,
@@ -63,8 +63,12 @@ def to_item(item: StageItem, type_: type[Message] | None) -> v1.Item:
         state_version=item.state_version,
         state_schema=0 if state is None or stored is None else stored.schema,
         crawl=item.crawl,
-        trace=None if item.run_of is None else trace_context(item.run_of),
     )
+    if item.run_of is not None:
+        trace = found.trace
+        for name, value in trace_context(item.run_of).items():
+            trace[name] = value
+    return found
 
 
 def _entity(text: str, type_: type[Message] | None) -> body_pb2.Body:

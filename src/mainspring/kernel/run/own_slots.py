@@ -1,7 +1,4 @@
-"""Slots of queues that have slots of their own: one task for each run, from its start on.
-
-So a handler may keep its task in mind. How many there are at once, the queue says.
-"""
+"""Slots of queues' own: one task a run, which its handler may keep in mind. The queue says how many."""
 
 from __future__ import annotations
 
@@ -12,8 +9,8 @@ from mainspring.kernel.visit import Run
 
 
 class OwnSlots:
-    """Of one worker. `execute` executes a run in a slot; `freed` is told when a queue has one again, and
-    `unbegun` of a run that was stopped before its slot had its first step."""
+    """Of one worker. `execute` executes a run in a slot; `freed` is told once a turn of the event loop that
+    a queue has one again, and `unbegun` of a run that was stopped before its slot had its first step."""
 
     def __init__(
         self,
@@ -25,17 +22,22 @@ class OwnSlots:
         self._execute = execute
         self._freed = freed
         self._unbegun = unbegun
+        self._tells: asyncio.Handle | None = None
+
+    def _tell(self) -> None:
+        self._tells = None
+        self._freed()
 
     def start(self, run: Run) -> None:
         """Execute a run in a slot of its own."""
-
         has_begun = False
 
         async def execute() -> None:
             nonlocal has_begun
             has_begun = True
             await self._execute(run, slot)
-            self._freed()
+            if not self._tells:
+                self._tells = asyncio.get_running_loop().call_soon(self._tell)
 
         def ended(slot: asyncio.Task[None]) -> None:
             self.tasks.discard(slot)

@@ -124,8 +124,7 @@ class Runner:
                 self._yielded_at = clock.local()
 
     async def _execute(self, run: Run, slot: asyncio.Task[None]) -> tuple[Run, Suspended | None]:
-        """Run a visit, and those that follow it at once. Returns the last, and what was left of it if it
-        suspended."""
+        """Run a visit, and those that follow it at once. Returns the last, and its rest if it suspended."""
         suspended = None
         try:
             holds_first = run.suspect or self.buffer.queues[run.visit.queue].holds_first(run.visit)
@@ -136,10 +135,11 @@ class Runner:
                 if run.suspect:
                     after = self.suspects.seconds(run)  # others try, though it has not ended
                     asyncio.get_running_loop().call_later(after, self._tried, run)
-            alone = holds_first or run.settings.slots is not None
-            run, suspended = self._run_on(run, slot, alone=alone)
+            own = run.settings.slots is not None
+            run, suspended = self._run_on(run, slot, alone=holds_first or own)
             if suspended is not None:
-                self.fill()
+                if not own:  # else the slot that started it goes on
+                    self.fill()
                 await self._go_on(run, suspended)
             elif slot.cancelling():
                 await asyncio.sleep(0)  # a handler has cancelled its own task: here it ends
@@ -169,8 +169,7 @@ class Runner:
         return None
 
     def _enter(self, visit: Visit, now: float, slot: asyncio.Task[None]) -> Run | None:
-        """A run of a visit that may start; none if its shard is no longer mine (its owner will read it), or
-        if it is to be read again."""
+        """A run of a visit that may start; none if its shard is another's, or it is to be read again."""
         owned, settings = self.owned, self.buffer.queues[visit.queue].settings
         started = owned.time.at(now)
         run = Run(visit, self._tokens.draw(), started, now, settings=settings, slot=slot)
@@ -194,8 +193,7 @@ class Runner:
         return bool(self.suspects.waiting) and not self.suspects.running
 
     def _requeue(self, visit: Visit, after: float = 0.0) -> None:
-        """A visit that is still due is forgotten here, and read again by whoever owns its shard. The reader
-        is told at once or soon: a sweep may be far away."""
+        """A visit that is still due is read again by whoever owns its shard, told at once or soon."""
         self.buffer.forget(visit)
         if after:
             asyncio.get_running_loop().call_later(after, self._left, visit)

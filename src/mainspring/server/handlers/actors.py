@@ -175,7 +175,7 @@ def _task(
     if (beat_every := spans.get(pulled.beat_every)) is None:
         beat_every = spans[pulled.beat_every] = Duration()
         beat_every.FromMilliseconds(int(pulled.beat_every * 1000))
-    return v1.PulledTask(
+    task = v1.PulledTask(
         ticket=pulled.ticket,
         actor=pulled.actor,
         process_id=pulled.process,
@@ -186,8 +186,11 @@ def _task(
         held_until=held_until,
         beat_every=beat_every,
         deadline=pulled.deadline,
-        trace=trace_context(pulled.process or pulled.task),
     )
+    trace = task.trace
+    for name, value in trace_context(pulled.process or pulled.task).items():
+        trace[name] = value
+    return task
 
 
 def _fits(task: v1.PulledTask) -> bool:
