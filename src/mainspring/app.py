@@ -225,6 +225,8 @@ class Mainspring(DatabaseHost, Advancing):
         searchable: Iterable[str] | None = None,
         redact: Iterable[str] = (),
         redact_result: bool = False,
+        keep_result: Seconds | None = None,
+        keep_history: Seconds | None = None,
         unique: Unique | UniquePolicy | None = None,
         cron: str | Iterable[str] | None = None,
         zone: str = "UTC",
@@ -277,7 +279,9 @@ class Mainspring(DatabaseHost, Advancing):
         quiet time. `breaker`: a `Breaker` stops it for a while when runs fail
         in a row. `searchable`: arguments by which history is indexed.
         `redact`: fields of arguments and of the result that no log, command or page shows ("password",
-        "card.number"); `redact_result`: the whole result.
+        "card.number"); `redact_result`: the whole result. `keep_result`,
+        `keep_history`: for how long a result and the rows of history are kept, where that is less than
+        the worker's `history_days`.
         `unique`: what a call does whose key is taken, a policy or a `Unique(...)`.
         `cron`, `zone`: enqueued whenever the cron line (or one of several) says, with `cron_args`; see
         `app.schedule` for `catch_up`, `catch_up_max`, `tick_argument`. `hold_after`: seconds after which

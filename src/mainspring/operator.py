@@ -574,12 +574,14 @@ class Operator:
             from mainspring.entities.operate import doctor as kinds_doctor
             from mainspring.reactive.operate import doctor as reactive_doctor
             from mainspring.sources.operate import doctor as source_doctor
+            from mainspring.tasks.enqueue import keys
 
             found += await self._ask(jobs_doctor.examine)
             found += await self._ask(kinds_doctor.examine)
             found += await self._ask(reactive_doctor.examine)
             found += await self._ask(source_doctor.examine)
             found += await self._ask(tokens.examine)
+            found += await self._ask(keys.examine)
         return sorted(found, key=lambda finding: -doctor.LEVELS.index(finding.level))
 
     async def token_ends(self) -> list[TokenEnd]:

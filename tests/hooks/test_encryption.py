@@ -490,3 +490,32 @@ def test_what_cannot_be_a_cipher_or_a_key_is_refused() -> None:
 
 def test_the_texts_of_keys_are_in_no_repr() -> None:
     assert repr(AesGcm({"a": NEW, "b": OLD}, use="a")) == "<AesGcm with a, b, uses a>"
+
+
+async def test_the_doctor_names_calls_whose_key_no_worker_has(mainspring_url: str) -> None:
+    """T13: it has the database alone; a worker says which keys it can open."""
+
+    def declared(app: Mainspring) -> Any:
+        @app.task
+        async def keep(text: str) -> None: ...
+
+        return keep
+
+    async def named(app: Mainspring) -> list[str]:
+        return [f.text for f in await app.operator.doctor() if f.name == "cipher_key"]
+
+    async with app_with(mainspring_url, lost=OLD) as app:
+        later = declared(app).options(delay=3600)
+        await later.enqueue_many([{"text": "a"}, {"text": "b"}])
+    async with app_with(mainspring_url, k1=NEW) as app:
+        await declared(app).options(delay=3600).enqueue("c")
+        assert await named(app) == [], "nobody runs: that is another finding"
+        async with Mainspring(mainspring_url) as stranger, app.worker(**FAST_SETTINGS):
+            with psycopg.connect(mainspring_url, autocommit=True) as connection:
+                told = "select count(*) from mainspring.worker_cipher"
+                await wait_until(lambda: connection.execute(told).fetchone() == (1,), 30)
+            assert await named(stranger) == [
+                "2 calls of 'keep' encrypted with key 'lost', which no worker that runs can open"
+            ]
+    with psycopg.connect(mainspring_url) as connection:
+        assert connection.execute("select * from mainspring.worker_cipher").fetchall() == []

@@ -1,4 +1,4 @@
-"""Tasks over HTTP, from outside: enqueued, waited for, called off, once for their ids."""
+"""T8: tasks over HTTP, from outside: enqueued, waited for, called off, once for their ids."""
 
 from __future__ import annotations
 

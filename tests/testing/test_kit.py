@@ -1,4 +1,4 @@
-"""The test kit itself: what applications use must do what it says."""
+"""T13: the test kit itself: what applications use must do what it says."""
 
 from __future__ import annotations
 

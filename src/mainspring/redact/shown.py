@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 from mainspring.kernel import decoded
 from mainspring.redact.stored import Rules
 
+_DROPPED = {"$": {"dropped": True}}  # in place of a result that was kept for its time
 _STEP = "@"  # in the payload of a step's visit: its process
 
 
@@ -47,4 +48,5 @@ def shown_visit(found: V, rules: Rules, at: datetime) -> V:
 
 def shown_result(found: HasResult, rules: Rules) -> object:
     """Its result, as it is shown."""
-    return rules.of(found.queue).result(decoded(found.result))
+    result = decoded(found.result)
+    return "[dropped]" if result == _DROPPED else rules.of(found.queue).result(result)

@@ -10,6 +10,7 @@ layer.py       tasks as a layer of the worker: their queues and their handler
 statements.py  the statements of all rooms, by name
 
 declare/  the decorator, the signature, the handle and the promise of a call
+keep/     for how long its results and its history are kept
 enqueue/  calls become visits, one or many, on anyone's connection
 run/      the kernel's handler of a task, its context and its connections
 """

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from mainspring.db.database import Database
+from mainspring.db.database import Connection, Database
 from mainspring.hooks.layer import HookLayer
 from mainspring.hooks.registry import Hooks
 from mainspring.kernel import QueueSettings, Run, WorkerPort, WorkerSettings
 from mainspring.tasks.batches.collector import Collector
 from mainspring.tasks.declare.batch import BatchFunction
 from mainspring.tasks.declare.task import Task
+from mainspring.tasks.enqueue.keys import tell_keys
 from mainspring.tasks.helpers.helpers import Helpers
+from mainspring.tasks.keep.retention import drop_old, keep_retention
 from mainspring.tasks.run.connections import Connections
 from mainspring.tasks.run.execute import Executor
 from mainspring.tasks.run.progress import drop_progress
@@ -21,8 +23,6 @@ from mainspring.tasks.run.queue import never_run, queue_settings
 
 class TaskLayer(HookLayer):
     """The tasks of an application in one worker. Other layers run users' functions by its executor."""
-
-    chores = (drop_progress,)
 
     def __init__(
         self,
@@ -44,6 +44,7 @@ class TaskLayer(HookLayer):
         self._batches = batches
         self._collectors: dict[str, Collector] = {}
         self._pool = settings.pool
+        self.chores = (drop_progress, drop_old, self._tell_keys)
         self.connections = Connections(database, worker)
         self.executor = Executor(self.connections, threads=settings.concurrency, around=self.around)
         self.helpers = Helpers(self.connections, settings.helpers, runs_each=settings.helper_runs)
@@ -66,8 +67,22 @@ class TaskLayer(HookLayer):
     def pools(self) -> Collection[str]:
         return {task.settings.pool for task in self._tasks.values()}
 
+    async def open(self) -> None:
+        """Upkeep of any worker drops what these tasks keep for less long than others."""
+        await super().open()
+        settings = [task.settings for task in self._tasks.values()]
+        async with self._worker.line().use() as connection:
+            await keep_retention(connection, settings)
+
     async def start(self) -> None:
         self.helpers.start(self._pool)
+
+    async def _tell_keys(self, database: Database, connection: Connection, *, days: int) -> None:
+        """For the doctor: which keys this worker can open. They may change at any time."""
+        sealings = (task.signature.sealing for task in self._tasks.values())
+        found = {key for s in sealings if s is not None for key in s.cipher.key_ids}
+        if found and (worker_id := self._worker.worker_id) is not None:
+            await tell_keys(connection, worker_id, sorted(found))
 
     def interrupt(self, runs: Sequence[Run]) -> None:
         self.executor.interrupt(runs)

@@ -19,6 +19,7 @@ from mainspring.tasks.declare.task import Enqueues, Task, TaskSettings
 from mainspring.tasks.declare.unique import as_unique
 from mainspring.tasks.helpers.places import check_executor
 from mainspring.tasks.hiding import check_names, check_searchable
+from mainspring.tasks.keep.retention import check_keep
 from mainspring.tasks.run.context import Context
 from mainspring.tasks.run.queue import never_run, queue_settings, schedules
 
@@ -44,6 +45,8 @@ def make_task(
     searchable = as_names("searchable", cast("Iterable[str] | None", given.pop("searchable", None)))
     hidden = as_redactor(given.pop("redact", ()), result=given.pop("redact_result", False))
     _check_given(name, given, triggered_only)
+    for keeping in ("keep_result", "keep_history"):
+        given[keeping] = check_keep(keeping, given.get(keeping))
     unique = None if (wanted := given.pop("unique", None)) is None else as_unique(wanted)
     settings = TaskSettings(name=name, retry=retry, searchable=searchable, unique=unique, **given)  # type: ignore[arg-type]
     signature = Signature(name, function, Context, sealing)

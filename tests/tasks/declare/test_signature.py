@@ -1,4 +1,4 @@
-"""Arguments: typed by the function, refused when they cannot travel."""
+"""T13: Arguments: typed by the function, refused when they cannot travel."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from mainspring.server.handlers import checks
 from mainspring.server.handlers.store import Store
 from mainspring.server.handlers.waiting import Lookout
 from mainspring.server.statements import SQL
-from mainspring.tasks.declare.sealing import Sealing, opened_error
+from mainspring.tasks.declare.sealing import DROPPED, Sealing, opened_error
 from mainspring.v1 import body_pb2, task_service_pb2
 
 MOST_CALLS = 1000
@@ -130,7 +130,9 @@ class TaskCalls:
         what = f"the result of task {request.task!r}"
         return task_service_pb2.GetTaskResponse(
             state=row.state,
-            result_json=opened_value(sealing, row.result or "null", what) if done else "",
+            result_json=opened_value(sealing, row.result or "null", what)
+            if done and row.result != DROPPED
+            else "",
             error=_problem(row, sealing),
         )
 
@@ -181,6 +183,9 @@ def _due_at(at: str, call: task_service_pb2.Call) -> object:
 
 def _problem(row: ServedCall, sealing: Sealing | None) -> body_pb2.Problem | None:
     """Why it ended without a result, or why its last run failed."""
+    if row.result == DROPPED:
+        text = "its result was dropped: it was kept for as long as its task says"
+        return body_pb2.Problem(code="dropped", message=text, final=True)
     if row.error is None and row.state in ("done", "scheduled", "waiting", "running"):
         return None
     return body_pb2.Problem(

@@ -18,11 +18,12 @@ from typing import NoReturn, Protocol
 import msgspec
 
 from mainspring.declaring import as_names
-from mainspring.errors import InvalidSetting, UnknownCipherKey
+from mainspring.errors import InvalidSetting, NotFound, UnknownCipherKey
 from mainspring.failure_text import clean_text
 from mainspring.kernel import Handler, Outcome, Parked, Postponed, Retry, Run, outcome_of_error
 
 SEALED = '{"$"'  # with which a sealed value begins
+DROPPED = '{"$": {"dropped": true}}'  # in place of a result that was kept for its time
 _ERROR = "(encrypted with key "
 _MARK = "$sealed:"
 
@@ -80,6 +81,7 @@ class _Envelope(msgspec.Struct, omit_defaults=True):
     key: str = ""
     sealed: str = ""
     trace: str = ""  # of whoever enqueued it: hooks/traced.py
+    dropped: bool = False  # it was kept for its time, and is there no more
 
 
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -195,6 +197,10 @@ def opened(sealing: Sealing | None, text: str, what: str) -> str:
         envelope = _envelope.decode(fields.pop("$"))
     except msgspec.ValidationError:
         return text  # a user's own
+    if envelope.dropped:
+        raise NotFound(
+            f"{what} was dropped: it was kept for as long as keep_result= of the task says"
+        )
     if not envelope.sealed:
         return _encode(fields).decode() if envelope.trace else text
     value = _decrypted(sealing, envelope, what)

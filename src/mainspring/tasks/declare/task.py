@@ -80,6 +80,8 @@ class TaskSettings:
     breaker: Breaker | None = None
     searchable: tuple[str, ...] = ()
     unique: Unique | None = None
+    keep_result: float | None = None  # seconds after its run's end; None: as long as its history
+    keep_history: float | None = None  # None: as long as workers keep history
     cron: str | Sequence[str] | None = None
     zone: str = "UTC"
     cron_args: Mapping[str, object] | None = None

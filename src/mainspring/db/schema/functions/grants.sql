@@ -127,13 +127,14 @@ begin
   loop
     execute format('grant select on mainspring.progress to %s', item.role);
   end loop;
-  -- And what of it is not to be shown.
+  -- And what of it is not to be shown; and, for the doctor, which keys of ciphers workers have.
   for item in
     select distinct a.grantee::regrole as role from pg_class c, aclexplode(c.relacl) a
     where c.oid = 'mainspring.history_run'::regclass and a.privilege_type = 'SELECT' and a.grantee not in (0, c.relowner)
-      and not has_table_privilege(a.grantee, 'mainspring.redaction'::regclass, 'select')
+      and not (has_table_privilege(a.grantee, 'mainspring.redaction'::regclass, 'select')
+        and has_table_privilege(a.grantee, 'mainspring.worker_cipher'::regclass, 'select'))
   loop
-    execute format('grant select on mainspring.redaction to %s', item.role);
+    execute format('grant select on mainspring.redaction, mainspring.worker_cipher to %s', item.role);
   end loop;
   -- A worker's role has the tables that a new release brings, but for those that only the owner writes.
   for item in
