@@ -1,4 +1,4 @@
-"""T13: Arguments: typed by the function, refused when they cannot travel."""
+"""T13: arguments: typed by the function, refused when they cannot travel."""
 
 from __future__ import annotations
 

@@ -4353,6 +4353,17 @@ ALTER TABLE mainspring.repair ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE mainspring.retention (
+    queue text NOT NULL COLLATE pg_catalog."C",
+    keep_result interval,
+    keep_history interval,
+    dropped_until timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
+    dropped_run bigint DEFAULT 0 NOT NULL,
+    begun_on date DEFAULT '-infinity'::date NOT NULL,
+    CONSTRAINT retention_keep_history_check CHECK ((keep_history > '00:00:00'::interval)),
+    CONSTRAINT retention_keep_result_check CHECK ((keep_result > '00:00:00'::interval))
+);
+
 CREATE TABLE mainspring.scope (
     id uuid NOT NULL,
     process_id uuid NOT NULL,
@@ -4533,6 +4544,11 @@ CREATE VIEW mainspring.visit_status AS
      LEFT JOIN mainspring.queue q ON ((q.name = v.queue)))
      LEFT JOIN mainspring.lease l ON (((l.pool = q.pool) AND (l.shard = v.shard))));
 
+CREATE TABLE mainspring.worker_cipher (
+    worker_id uuid NOT NULL,
+    keys text[] NOT NULL
+);
+
 ALTER TABLE ONLY mainspring.edge ATTACH PARTITION mainspring.edge_other DEFAULT;
 
 ALTER TABLE ONLY mainspring.event_kept ATTACH PARTITION mainspring.event_kept_other DEFAULT;
@@ -4684,6 +4700,9 @@ ALTER TABLE ONLY mainspring.redaction
 ALTER TABLE ONLY mainspring.repair
     ADD CONSTRAINT repair_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY mainspring.retention
+    ADD CONSTRAINT retention_pkey PRIMARY KEY (queue);
+
 ALTER TABLE ONLY mainspring.scope
     ADD CONSTRAINT scope_pkey PRIMARY KEY (id);
 
@@ -4728,6 +4747,9 @@ ALTER TABLE ONLY mainspring.visit
 
 ALTER TABLE ONLY mainspring.wait
     ADD CONSTRAINT wait_pkey PRIMARY KEY (task);
+
+ALTER TABLE ONLY mainspring.worker_cipher
+    ADD CONSTRAINT worker_cipher_pkey PRIMARY KEY (worker_id);
 
 ALTER TABLE ONLY mainspring.worker
     ADD CONSTRAINT worker_pkey PRIMARY KEY (id);
@@ -4912,3 +4934,6 @@ ALTER TABLE ONLY mainspring.part
 
 ALTER TABLE ONLY mainspring.stage
     ADD CONSTRAINT stage_kind_fkey FOREIGN KEY (kind) REFERENCES mainspring.kind(name) ON DELETE CASCADE;
+
+ALTER TABLE ONLY mainspring.worker_cipher
+    ADD CONSTRAINT worker_cipher_worker_id_fkey FOREIGN KEY (worker_id) REFERENCES mainspring.worker(id) ON DELETE CASCADE;
