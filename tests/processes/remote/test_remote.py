@@ -522,3 +522,21 @@ async def test_a_process_that_ends_as_its_answer_is_committed_spoils_no_other(
     with psycopg.connect(app.database_sync().url) as connection:
         left = connection.execute("select key from mainspring.visit where queue = 'charge'")
         assert left.fetchall() == []
+
+
+async def test_what_an_actor_tells_of_a_failure_goes_without_what_its_task_hides(
+    app: Mainspring, clock: Clock
+) -> None:
+    """T13: of a step, whose arguments came from promises, and of a call of its own."""
+    handle, task = await pulled(app, redact=["amount"], retry=RetryPolicy(attempts=1))
+    assert await app.remote.fail(task.ticket, "6.0 is too much for 4") == "accepted"
+    await run_until_idle(app)
+    assert "[redacted] is too much for 4" in str(await handle.result(timeout=10))
+    plain = await app.tasks["charge"].enqueue(order=5, amount=7.5)
+    [task] = await app.remote.pull("charge")
+    assert await app.remote.fail(task.ticket, "7.5 is too much for 5") == "accepted"
+    with psycopg.connect((await app.database()).url) as connection:
+        told = "select error from mainspring.visit where id = %s"
+        assert connection.execute(told, [plain.id]).fetchone() == (
+            "RemoteError: [redacted] is too much for 5",
+        )

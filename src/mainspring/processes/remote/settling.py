@@ -33,6 +33,7 @@ from mainspring.processes.commit.change import TaskChange, change_of
 from mainspring.processes.commit.commit import Commit
 from mainspring.processes.commit.task_input import TaskInput, in_background, read_steps
 from mainspring.processes.record.decision import Decision, validate
+from mainspring.processes.remote.hidden import told_by_actor
 from mainspring.processes.remote.pull_rows import RemoteActor
 from mainspring.processes.remote.pulling import look_steps, stored_policy
 from mainspring.processes.remote.stored import stored
@@ -161,6 +162,11 @@ def prepare_steps(
         if kind not in settings:  # made and checked once, not for each of a list
             settings[kind] = _settings(kind[0], actor, retry, kind[1])
         made = _run(item.ticket, actor, row, settings[kind])
+        if isinstance(answer := item.answer, FailedInput):
+            given = made.visit.payload, task_input
+            message = yield from told_by_actor(item.ticket.queue, answer.message, *given)
+            answer = msgspec.structs.replace(answer, message=message)
+            item = item._replace(answer=answer)
         try:
             one = _prepared(n, item, made, task_input, row, sealing)
         except MainspringError as error:
