@@ -50,7 +50,13 @@ from mainspring.operate.parked import (
     ParkedVisit,
 )
 from mainspring.operate.queues import QueueLoad
-from mainspring.operate.status import Status
+from mainspring.operate.status import (
+    MinuteRuns,
+    Status,
+    Throughput,
+    read_minutes,
+    read_throughput,
+)
 from mainspring.operate.tokens import TokenEnd
 from mainspring.operate.visits import LiveVisit, find_visit, list_visits
 from mainspring.operate.why import Why, why_visit
@@ -168,10 +174,26 @@ class Operator:
     # -- visits
 
     async def visits(
-        self, *, queue: str | None = None, state: str | None = None, limit: int = 100
+        self,
+        *,
+        queue: str | None = None,
+        state: str | None = None,
+        limit: int = 100,
+        fields: Mapping[str, object] | None = None,
     ) -> list[LiveVisit]:
-        """Visits in the order in which they will run, running ones first."""
-        return await self._ask(list_visits, queue=queue, state=state, limit=limit)
+        """Visits in the order in which they will run, running ones first.
+
+        `fields`: whose payload has these; of a queue, and of its next 10,000 of each priority.
+        """
+        return await self._ask(list_visits, queue=queue, state=state, limit=limit, fields=fields)
+
+    async def minutes(self, *, minutes: int = 60, queue: str | None = None) -> list[MinuteRuns]:
+        """Runs that ended in each of the last minutes, the oldest first."""
+        return await self._ask(read_minutes, minutes=minutes, queue=queue)
+
+    async def throughput(self, seconds: float) -> list[Throughput]:
+        """Runs that ended in the last so many seconds, by queue and outcome."""
+        return await self._ask(read_throughput, seconds)
 
     async def find(
         self, key: str, *, queue: str | None = None, group: str | None = None

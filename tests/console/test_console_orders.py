@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from datetime import timedelta
 
@@ -11,6 +12,7 @@ from console_plant import SAME_SITE, Visit
 from mainspring import Context, Mainspring
 from mainspring.console import Viewer
 from mainspring.console.orders import ORDERS, PLANNED
+from mainspring.operate.queues import QueueLoad
 from mainspring.testing import run_until_idle
 
 
@@ -125,6 +127,39 @@ async def test_a_pause_from_the_console_has_its_reason_and_its_end(
     (queue,) = await plant.operator.queues(name="greet")
     assert queue.pause_reason == "the bank is away"
     assert queue.paused_until
+
+
+async def test_an_order_is_taken_back_by_the_button_beside_its_word(
+    plant: Mainspring, visit: Visit
+) -> None:
+    """A pause by a resume, a resume by a pause with its reason, limits by what they were."""
+    limits = {"queue": "greet", "set_concurrency": "1", "set_rate": "1"}
+    async with visit(plant) as client:
+
+        async def undo(answer: httpx.Response) -> None:
+            page = await client.get(answer.headers["location"])
+            form = re.search(r'action="(/orders/[^"]*)"><button[^>]*>Undo', page.text)
+            assert form, page.text
+            taken = await client.post(html.unescape(form[1]), headers=SAME_SITE)
+            assert (taken.status_code, taken.headers["location"].count("said")) == (303, 1)
+
+        await undo(await give(client, "queues.pause", queue="greet", back="/queues/one?name=greet"))
+        assert (await _queue(plant)).paused_at is None
+        await give(client, "queues.pause", queue="greet", reason="the bank is away")
+        await undo(await give(client, "queues.resume", queue="greet"))
+        assert (await _queue(plant)).pause_reason == "the bank is away"
+        await give(client, "queues.limit", concurrency="3", **limits)
+        await undo(await give(client, "queues.limit", concurrency="7", rate="2", **limits))
+        greet = await _queue(plant)
+        assert (greet.concurrency, greet.rate) == (3, None)
+        for forged in ("order=parked.delete&queue=charge&key=c0", "order=", "x" * 3000):
+            page = await client.get("/queues", params={"said": "paused", "undo": forged})
+            assert ">Undo<" not in page.text
+
+
+async def _queue(app: Mainspring) -> QueueLoad:
+    (queue,) = await app.operator.queues(name="greet")
+    return queue
 
 
 async def test_a_mass_order_is_counted_before_it_is_given(plant: Mainspring, visit: Visit) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from mainspring.console.drawing import gantt, graph
+from mainspring.console.drawing import chart, gantt, graph
+from mainspring.operate.status import MinuteRuns
 from mainspring.processes.operate.graph import GraphTask
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -93,3 +94,12 @@ def test_what_has_not_ended_lasts_until_now() -> None:
     drawn = gantt.draw([task("a", state="open", took=0)], START + timedelta(seconds=30))
     assert drawn.bars[0].width == gantt.WIDTH
     assert "30 s" in drawn.bars[0].title
+
+
+def test_bars_stand_for_the_runs_of_their_minutes() -> None:
+    minutes = [MinuteRuns(START + timedelta(minutes=n), n * 10, n, 5.0) for n in range(5)]
+    drawn = chart.draw(minutes)
+    assert (drawn.top, drawn.bars[-1].height, drawn.bars[0].height) == (40, chart.HEIGHT, 0)
+    assert drawn.bars[-1].failed == chart.HEIGHT / 10
+    assert [bar.label for bar in drawn.bars] == ["00:00", "", "", "", ""]
+    assert chart.draw([]).bars == []

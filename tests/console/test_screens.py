@@ -96,6 +96,31 @@ async def test_every_place_of_the_rail_is_a_screen() -> None:
     assert len(keys) == len(set(keys))
 
 
+async def test_live_tasks_are_found_by_a_field_of_their_payload(
+    plant: Mainspring, visit: Visit
+) -> None:
+    async with visit(plant) as client:
+        found = await client.get("/tasks", params={"queue": "greet", "field": "name=you"})
+        other = await client.get("/tasks", params={"queue": "greet", "field": "name=me"})
+        lost = await client.get("/tasks", params={"field": "name=you"})
+    assert f"/tasks/one?queue=greet&amp;key={LATER.replace('%20', '+')[:8]}" in found.text
+    assert "Looked through the next 10,000" in found.text
+    assert "/tasks/one?" not in other.text
+    assert (lost.status_code, "in a queue: name one" in lost.text) == (400, True)
+
+
+async def test_rates_of_the_last_hour_are_drawn_and_listed(plant: Mainspring, visit: Visit) -> None:
+    """Of all queues, and of one; what failed is apart."""
+    async with visit(plant) as client:
+        page = await client.get("/metrics?format=json")
+        one = await client.get("/metrics?queue=charge")
+    shown = page.json()
+    assert {q["queue"]: (q["count"], q["failed"]) for q in shown["queues"]}["charge"] == (3, 3)
+    assert shown["total"] == sum(minute["count"] for minute in shown["minutes"]) >= 4
+    assert len(shown["chart"]["bars"]) == len(shown["minutes"]) == 60
+    assert "<b>3</b> runs ended, <b>3</b> of them failed" in one.text
+
+
 MISTAKES = [
     ("/tasks/one?queue=greet&key=nobody", 404, "no visit"),
     ("/queues/one?name=greed", 404, "did you mean"),

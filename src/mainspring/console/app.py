@@ -25,6 +25,7 @@ from mainspring.console.draw import environment, shown_as_json
 from mainspring.console.guard import HEADERS, refusal
 from mainspring.console.look import Moved, Page, Visitor
 from mainspring.console.orders.form import read_form
+from mainspring.console.orders.undo import read_undo
 from mainspring.console.snapshot import Snapshot
 from mainspring.console.viewer import Authenticate, LogIn, Viewer, anybody
 from mainspring.errors import (
@@ -216,9 +217,8 @@ class Console:
             "here": request.url.path.removeprefix(self._root(request)) or "/",
             "has_login": self._log_in is not None,
             "said": orders.SAID.get(request.query_params.get("said", ""), ""),
-            "url": f"{request.url.path}?{request.url.query}"
-            if request.url.query
-            else request.url.path,
+            "undo": read_undo(request.query_params.get("undo", "")),
+            "url": _address(request),
             **page.values,
         }
 
@@ -241,6 +241,12 @@ _WHO = "Whoever mounted this console does not know you. Log in there first."
 
 async def _no_page(look: Visitor) -> Page:
     raise NotFound(f"there is no page {look.request.url.path!r}")
+
+
+def _address(request: Request) -> str:
+    """Where this page is, without what was said of an order."""
+    kept = [(n, v) for n, v in request.query_params.multi_items() if n not in ("said", "undo")]
+    return request.url.path + (f"?{urlencode(kept)}" if kept else "")
 
 
 async def _static(request: Request) -> Response:

@@ -11,7 +11,7 @@ import msgspec
 
 from mainspring.db.database import Database
 from mainspring.db.tx import Tx
-from mainspring.kernel import read_now
+from mainspring.kernel import check_page, read_now
 from mainspring.operate.breakers import OpenBreaker, list_breakers
 from mainspring.operate.queues import QueueLoad, list_queues
 from mainspring.operate.statements import SQL
@@ -94,6 +94,16 @@ class Throughput:
 
 
 @dataclass(frozen=True, slots=True)
+class MinuteRuns:
+    """Runs that ended in a minute; those that failed are retried, or parked."""
+
+    minute: datetime
+    count: int
+    failed: int
+    mean_ms: float
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """Everything `mainspring status` shows."""
 
@@ -168,6 +178,19 @@ async def read_status(database: Database, tx: Tx, *, exact: bool = False) -> Sta
         throughput=throughput,
         breakers=await list_breakers(tx),
     )
+
+
+async def read_throughput(database: Database, tx: Tx, seconds: float) -> list[Throughput]:
+    """Runs that ended in the last so many seconds, by queue and outcome."""
+    return await tx.rows(SQL["read_throughput"], Throughput, seconds=seconds)
+
+
+async def read_minutes(
+    database: Database, tx: Tx, *, minutes: int = 60, queue: str | None = None
+) -> list[MinuteRuns]:
+    """Runs that ended in each of the last minutes, the oldest first."""
+    most = check_page(minutes)
+    return await tx.rows(SQL["read_minutes"], MinuteRuns, minutes=most, queue=queue)
 
 
 async def list_workers(database: Database, tx: Tx) -> list[WorkerStatus]:

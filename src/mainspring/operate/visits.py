@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from mainspring.db.database import Database
 from mainspring.db.tx import Tx
 from mainspring.errors import InvalidSetting
 from mainspring.kernel import check_page
+from mainspring.operate.history import field_text
 from mainspring.operate.keys import stored_keys
 from mainspring.operate.parked import ParkedPlace
 from mainspring.operate.statements import SQL
 from mainspring.redact import read_rules
 from mainspring.redact.shown import shown_visit
 
+# Of each priority: whoever looks for a field of payloads looks so far, and is told.
+LOOKED = 10_000
 STATES = ("waiting", "scheduled", "running", "parked")
 
 
@@ -72,8 +77,12 @@ async def list_visits(
     queue: str | None = None,
     state: str | None = None,
     limit: int = 100,
+    fields: Mapping[str, object] | None = None,
 ) -> list[LiveVisit]:
-    """Visits in the order in which they will run, running ones first; parked ones are apart."""
+    """Visits in the order in which they will run, running ones first; parked ones are apart.
+
+    `fields`: whose payload has these; of a queue, and of its next LOOKED of each priority.
+    """
     if state not in (None, "waiting", "scheduled", "running"):
         raise InvalidSetting(
             f"state must be 'waiting', 'scheduled' or 'running', got {state!r}; "
@@ -81,11 +90,30 @@ async def list_visits(
         )
     most = check_page(limit)
     found: list[LiveVisit] = []
+    if fields:
+        if queue is None:
+            raise InvalidSetting("a field of payloads is looked for in a queue: name one")
+        texts = {name: field_text(value) for name, value in fields.items()}
+        (await read_rules(tx)).check_search(queue, texts)
     if state in (None, "running"):
         found += await tx.rows(SQL["list_held"], LiveVisit, queue=queue, most=most)
+    if fields:
+        found = [v for v in await _live(tx, found) if _has(v.payload, fields)]
+        if state != "running":
+            wanted = msgspec.json.encode(fields).decode()
+            values = {"queue": queue, "state": state, "fields": wanted, "looked": LOOKED}
+            rows = await tx.rows(SQL["find_by_fields"], LiveVisit, **values, most=most)
+            found += await _live(tx, rows)
+        return found[:most]
     if state != "running":
         found += await tx.rows(SQL["list_visits"], LiveVisit, queue=queue, state=state, most=most)
     return await _live(tx, found[:most])
+
+
+def _has(payload: object, fields: Mapping[str, object]) -> bool:
+    return isinstance(payload, dict) and all(
+        name in payload and payload[name] == value for name, value in fields.items()
+    )
 
 
 async def _live(tx: Tx, visits: Sequence[LiveVisit]) -> list[LiveVisit]:

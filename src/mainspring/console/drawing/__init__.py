@@ -2,4 +2,5 @@
 
 graph     the tasks of a process and who waits for whom
 gantt     when each task was made and when it ended
+chart     runs of each minute
 """

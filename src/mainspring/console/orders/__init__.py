@@ -2,6 +2,7 @@
 
 form     fields, plans, where an order leads
 work     queues, tasks, parked ones, history, operations, schedules
+undo     what takes an order back
 layers   entities, processes, reactive tasks, params, sources
 
 What touches much, or what is hard to foresee, is planned first: that counts and writes nothing.
@@ -21,6 +22,7 @@ from mainspring.console.orders.form import (
     read_form,
 )
 from mainspring.console.orders.layers import LAYERS, PLANNED_LAYERS
+from mainspring.console.orders.undo import undo_of
 from mainspring.console.orders.work import PLANNED_WORK, WORK
 from mainspring.errors import NotFound
 from mainspring.operate.audit import Origin
@@ -71,11 +73,12 @@ async def take(look: Visitor) -> Page:
     origin = Origin(
         look.viewer.name, "console", client.host if client else None, form.get("reason") or None
     )
+    undo = await undo_of(look, action, form)
     with look.operator.ordered_by(origin):
         answer = await ORDERS[action](look, form)
     if isinstance(answer, Page):
         return answer
-    raise Ordered(_way_back(look, form), answer)
+    raise Ordered(_way_back(look, form), answer, undo.encoded() if undo else "")
 
 
 def _way_back(look: Visitor, form: Form) -> str:

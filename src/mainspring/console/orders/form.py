@@ -25,8 +25,9 @@ Order = Callable[[Visitor, Form], Awaitable[Page | str]]
 class Ordered(Moved):
     """An order was carried out; where to look now."""
 
-    def __init__(self, path: str, said: str) -> None:
-        super().__init__(path + ("&" if "?" in path else "?") + urlencode({"said": said}))
+    def __init__(self, path: str, said: str, undo: str = "") -> None:
+        words = {"said": said, **({"undo": undo} if undo else {})}
+        super().__init__(path + ("&" if "?" in path else "?") + urlencode(words))
 
 
 @dataclass(frozen=True, slots=True)

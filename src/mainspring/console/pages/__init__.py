@@ -10,6 +10,7 @@ from mainspring.console.pages import (
     doctor,
     entities,
     history,
+    metrics,
     operations,
     overview,
     parked,
@@ -48,6 +49,7 @@ PAGES: dict[str, Callable[[Visitor], Awaitable[Page]]] = {
     "/sources": sources.page,
     "/services": services.page,
     "/settings": settings.page,
+    "/metrics": metrics.page,
     "/workers": workers.page,
     "/doctor": doctor.page,
     "/audit": audit.page,
@@ -80,6 +82,7 @@ NAV = (
     (
         "Engine",
         (
+            ("/metrics", "Metrics", "m"),
             ("/workers", "Workers", "w"),
             ("/settings", "Settings", "n"),
             ("/doctor", "Doctor", "d"),

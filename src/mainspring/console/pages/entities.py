@@ -21,7 +21,8 @@ async def kind(look: Visitor) -> Page:
     found = await look.operator.entities.kind(name)
     outbox = [load for load in await look.operator.entities.outbox() if load.kind == name]
     failures = await look.operator.entities.ask_failures(name)
-    values = {"kind": found, "outbox": outbox, "failures": failures}
+    crawl = None if found.crawl is None else await look.operator.operation(found.crawl)
+    values = {"kind": found, "outbox": outbox, "failures": failures, "crawl": crawl}
     return Page(
         "kind.html",
         name,

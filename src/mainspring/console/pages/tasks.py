@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from shlex import quote
 
-from mainspring.console.look import PAGE, Crumb, Moved, Page, Visitor
+from mainspring.console.look import PAGE, Crumb, Moved, Page, Visitor, read_pairs
 from mainspring.console.remedies import standing
 from mainspring.console.words import link
 from mainspring.errors import MainspringError, NotFound
 from mainspring.operate.history import HistoryFilter
+from mainspring.operate.visits import LOOKED
 
 STATES = ("waiting", "scheduled", "running")
 
@@ -16,15 +17,20 @@ STATES = ("waiting", "scheduled", "running")
 async def found(look: Visitor) -> Page:
     """The next ones of all queues or of one; or those of a key."""
     queue, state, key = look.text("queue"), look.text("state"), look.text("key")
+    fields = read_pairs("field", look.text("field"))
     if key is not None:
         visits = await look.operator.find(key, queue=queue, group=look.text("group"))
     else:
-        visits = await look.operator.visits(queue=queue, state=state, limit=PAGE)
+        visits = await look.operator.visits(
+            queue=queue, state=state, limit=PAGE, fields=fields or None
+        )
     values = {
         "visits": visits,
         "queue": queue or "",
         "state_": state or "",
         "key": key or "",
+        "field": look.text("field") or "",
+        "looked": LOOKED,
         "states": STATES,
         "most": PAGE,
     }

@@ -233,6 +233,7 @@ addEventListener("pagehide", rest);
 if ($("[data-again]")) setTimeout(() => location.reload(), 2000);
 if ($("[data-reload]")) setTimeout(() => { if (!document.hidden && document.activeElement === document.body) location.reload(); }, 2000);
 
+$(".rail [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 for (const each of $$("[data-copy], [data-times], [data-theme-switch]")) each.hidden = false;
 drawTimes();
 setInterval(() => { if (shown === "relative" && !document.hidden) drawTimes(); }, 5000);

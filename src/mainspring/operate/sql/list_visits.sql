@@ -24,7 +24,8 @@ cross join lateral (
     and v.priority = p.priority
     and v.pass is null
     and v.parked_at is null
-    and (%(state)s::text is null or (v.due_at > mainspring.now()) = (%(state)s::text = 'scheduled'))
+    and v.due_at > case when %(state)s::text = 'scheduled' then mainspring.now() else '-infinity' end
+    and v.due_at <= case when %(state)s::text = 'waiting' then mainspring.now() else 'infinity' end
   order by v.due_at, v.key
   limit %(most)s::integer
 ) v
