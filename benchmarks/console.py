@@ -97,6 +97,8 @@ PATHS: dict[str, Any] = {
     "/sources": lambda n: {},
     "/services": lambda n: {},
     "/settings": lambda n: {},
+    "/metrics": lambda n: {},
+    "/metrics of a queue": lambda n: {"queue": f"q{n % 200 + 1:04}"},
     "/workers": lambda n: {},
     "/doctor": lambda n: {},
     "/audit": lambda n: {},
@@ -183,7 +185,7 @@ async def measure(url: str, times: int, only: str = "") -> list[Screen]:
     noted: list[tuple[str, float]] = []
     async with Mainspring(url) as app:
         await app.operator.status()
-        for name, query in PATHS.items():
+        for name in PATHS:
             if only not in name:
                 continue
             took, own, server, slowest, sent = list[float](), 0.0, 0.0, (0.0, ""), 0
@@ -191,7 +193,7 @@ async def measure(url: str, times: int, only: str = "") -> list[Screen]:
                 for n in range(times + 1):
                     console = Watched(app, _sessions(url))
                     transport = httpx.ASGITransport(console)
-                    path = f"{name.partition(' ')[0]}?{urlencode(query(n))}"
+                    path = path_of(name, n)
                     noted.clear()
                     async with httpx.AsyncClient(
                         transport=transport, base_url="http://console"
@@ -215,6 +217,11 @@ async def measure(url: str, times: int, only: str = "") -> list[Screen]:
             found.append(Screen(name, middle, p95, own, server, sent / times, *slowest))
             print(line(found[-1]), flush=True)
     return found
+
+
+def path_of(name: str, n: int) -> str:
+    """What is asked for at a time."""
+    return f"{name.partition(' ')[0]}?{urlencode(PATHS[name](n))}"
 
 
 def _sessions(url: str) -> list[int]:

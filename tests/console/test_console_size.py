@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from benchmarks.size import load
+from benchmarks.console import load_all
 from console_plant import Visit
 
 from mainspring import Mainspring
@@ -21,7 +21,7 @@ from mainspring.db.database import Connection
 from mainspring.db.sql import Statement
 from mainspring.testing import TestServer
 
-VISITS, RUNS = 10_000, 50_000
+VISITS, RUNS, PROCESSES = 10_000, 100_000, 1_000
 # Pages of 8 kB that a statement may touch. All of the visits here are some 700, all of the history 900.
 MOST_BLOCKS = 450
 # The doctor's, once in 15 s for all who look, page by page until its time is over; and some pages for each
@@ -35,15 +35,17 @@ ONE = {
     "/parked/group": "queue=q0004&error_type=ValueError",
     "/history": "queue=q0004&error_type=ValueError",
     "/jump": "q=q0004",
+    "/processes": "state=open",
+    "/processes/one": "id=o-50",
 }
-ABSENT = {"/entities/kind", "/entities/one", "/processes/one", "/reactive/one", "/params/one"}
+ABSENT = {"/entities/kind", "/entities/one", "/reactive/one", "/params/one"}
 LISTS = sorted(PAGES.keys() - ABSENT - {"/operations/one", "/jump"})
 
 
 @pytest.fixture(scope="module")
 def full(mainspring_server: TestServer) -> Iterator[str]:
     with mainspring_server.database() as url:
-        load(url, VISITS, RUNS)
+        load_all(url, VISITS, RUNS, PROCESSES)
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("vacuum analyze")
         yield url
