@@ -8,9 +8,10 @@ from urllib.parse import quote
 
 from console_plant import HOSTILE, Visit
 
-from mainspring import Mainspring
+from mainspring import Mainspring, RetryPolicy
 from mainspring.console.pages import NAV, PAGES
 from mainspring.console.snapshot import Snapshot
+from mainspring.testing import run_until_idle
 
 LATER = quote(f"later {HOSTILE}")
 ONE = {
@@ -119,6 +120,34 @@ async def test_rates_of_the_last_hour_are_drawn_and_listed(plant: Mainspring, vi
     assert shown["total"] == sum(minute["count"] for minute in shown["minutes"]) >= 4
     assert len(shown["chart"]["bars"]) == len(shown["minutes"]) == 60
     assert "<b>3</b> runs ended, <b>3</b> of them failed" in one.text
+
+
+async def test_what_is_hidden_is_on_no_screen(mainspring_app: Mainspring, visit: Visit) -> None:
+    """Payload, error, result and attributes, as pages and as JSON; nor is it told by a search."""
+    app, secret = mainspring_app, "4111-1111"
+
+    @app.task(retry=RetryPolicy(attempts=1), redact=["card"], redact_result=True)
+    async def pay(card: str, order: int) -> str:
+        if order == 1:
+            raise ValueError(f"card {card} is refused")
+        return card
+
+    await app.migrate()
+    for order in (1, 2):
+        await pay.options(key=f"o{order}").enqueue(secret, order)
+    await pay.options(key="o3", delay=3600).enqueue(secret, 3)
+    await run_until_idle(app)
+    async with visit(app) as client:
+        paths = [f"/tasks/one?queue=pay&key=o{n}" for n in (1, 2, 3)]
+        paths += ["/parked", "/parked/group?queue=pay", "/history?queue=pay", "/tasks?queue=pay"]
+        paths += ["/", "/queues/one?name=pay", "/tasks?queue=pay&field=order=3"]
+        for path in paths:
+            for form in ("", "&format=json" if "?" in path else "?format=json"):
+                answer = await client.get(path + form)
+                assert (answer.status_code, secret in answer.text) == (200, False), path + form
+        for path in ("/tasks", "/history"):
+            told = await client.get(path, params={"queue": "pay", "field": f"card={secret}"})
+            assert (told.status_code, "hides card" in told.text) == (400, True), told.text
 
 
 MISTAKES = [
