@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
+from dataclasses import replace
 from importlib.resources import files
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
@@ -137,7 +138,11 @@ class Console:
         except Moved as moved:
             return RedirectResponse(self._root(request) + moved.path, 303)
         except Exception as error:
-            return self._drawn(request, _failed(error, request), look)
+            failed = _failed(error, request)
+            if request.query_params.get("back"):  # of an order, or of its plan
+                back = orders.way_back(look, request.query_params)
+                failed = replace(failed, values={**failed.values, "back": back})
+            return self._drawn(request, failed, look)
 
     async def _examine(self) -> None:
         with suppress(MainspringError, OSError):

@@ -57,7 +57,7 @@ async def plan(look: Visitor) -> Page:
     form = {**look.request.query_params, PREVIEW: "1"}
     page = await PLANNED[action](look, form)
     assert isinstance(page, Page), "a plan writes nothing"
-    return replace(page, values={**page.values, "back": _way_back(look, form)})
+    return replace(page, values={**page.values, "back": way_back(look, form)})
 
 
 async def take(look: Visitor) -> Page:
@@ -78,10 +78,10 @@ async def take(look: Visitor) -> Page:
         answer = await ORDERS[action](look, form)
     if isinstance(answer, Page):
         return answer
-    raise Ordered(_way_back(look, form), answer, undo.encoded() if undo else "")
+    raise Ordered(way_back(look, form), answer, undo.encoded() if undo else "")
 
 
-def _way_back(look: Visitor, form: Form) -> str:
+def way_back(look: Visitor, form: Form) -> str:
     """The page that the form was on, below where the console is; never another place."""
     root = look.request.scope.get("root_path", "")
     back = form.get("back", "").removeprefix(root)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple
 
 import asyncpg
 
 from mainspring.db.database import Connection, Database
+from mainspring.db.tx import Tx
 from mainspring.entities import crawl, replay, resend
 from mainspring.entities.capture.triggers import TriggerRow, own
 from mainspring.entities.crawl import CrawlOrder
@@ -108,7 +110,8 @@ class EntityOperator:
     ) -> bool:
         """Offer an entity to a stage, or to be asked about by all."""
         named, text = await self._named(kind, stage), self._text(kind, id)
-        return await queue.offer(named, text, stage, at, None)
+        note = partial(_noted, "entities.offer", f"{kind} {text}", {"stage": stage, "at": at})
+        return await queue.offer(named, text, stage, at, None, note)
 
     async def check(self, kind: str, id: object) -> list[Entry]:
         """In which queues an entity is."""
@@ -131,7 +134,11 @@ class EntityOperator:
     ) -> bool:
         """Take an entity out of a stage's queue."""
         named = await self._named(kind, stage)
-        return await queue.delete(named, self._text(kind, id), stage, crawl, force, None)
+        text = self._text(kind, id)
+        note = partial(
+            _noted, "entities.delete", f"{kind} {text}", {"stage": stage, "force": force}
+        )
+        return await queue.delete(named, text, stage, crawl, force, None, note)
 
     async def crawl(
         self,
@@ -286,3 +293,8 @@ class EntityOperator:
         pool = await self._host.pool()
         async with pool.connection(transaction=True) as connection:
             yield database, connection
+
+
+async def _noted(action: str, target: str, details: Mapping[str, object], tx: Tx) -> None:
+    given = {name: value for name, value in details.items() if value}
+    await record_order(tx, action, target, details=given)

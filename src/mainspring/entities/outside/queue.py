@@ -6,7 +6,7 @@ The same functions are there in SQL: `mainspring.offer`, `mainspring.check_entit
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,6 +23,7 @@ from mainspring.entities.statements import SQL
 from mainspring.errors import InvalidKey, InvalidSetting, InvalidTime, UnknownKind, UnknownStage
 
 PEEK_MOST = 10_000
+Note = Callable[[Tx], Awaitable[None]]
 
 
 class QueueKind(Protocol):
@@ -81,16 +82,24 @@ async def offer(
     stage: str | None,
     at: datetime | None,
     on: Caller | None,
+    note: Note | None = None,
 ) -> bool:
-    """Offer an entity; whether it was not in the queue, or is now due earlier."""
+    """Offer an entity; whether it was not in the queue, or is now due earlier.
+
+    `note` is written in the same transaction.
+    """
     if at is not None and (not isinstance(at, datetime) or at.utcoffset() is None):
         raise InvalidTime(
             f"at must be a datetime with a time zone, got {at!r}; use mainspring.now() + ... or "
             ".replace(tzinfo=...)"
         )
     key = kind.key_of(id)
-    async with asked(kind, on, "offer", id=key, stage=stage) as tx:
-        return await tx.one(SQL["offer_entity"], bool, kind=kind.name, id=key, stage=stage, at=at)
+    async with asked(kind, on, "offer", id=key, stage=stage, transaction=bool(note)) as tx:
+        values = {"kind": kind.name, "id": key, "stage": stage, "at": at}
+        changed = await tx.one(SQL["offer_entity"], bool, **values)
+        if note is not None:
+            await note(tx)
+        return changed
 
 
 async def check(kind: QueueKind, id: object, on: Caller | None) -> list[Entry]:
@@ -128,24 +137,21 @@ async def delete(
     crawl: bool,
     force: bool,
     on: Caller | None,
+    note: Note | None = None,
 ) -> bool:
-    """Take an entity out of a queue; whether it was there."""
+    """Take an entity out of a queue; whether it was there. `note` is written in the same transaction."""
     if stage is None and not force:
         raise InvalidSetting(
             f"the system visit of {kind.name} {id!r} may carry a change that no stage has seen; "
             "say force=True to drop it all the same, or name a stage"
         )
     key = kind.key_of(id)
-    async with asked(kind, on, "delete_visit", id=key, stage=stage) as tx:
-        return await tx.one(
-            SQL["delete_visit"],
-            bool,
-            kind=kind.name,
-            id=key,
-            stage=stage,
-            crawl=crawl,
-            force=force,
-        )
+    async with asked(kind, on, "delete_visit", id=key, stage=stage, transaction=bool(note)) as tx:
+        values = {"kind": kind.name, "id": key, "stage": stage, "crawl": crawl, "force": force}
+        was_there = await tx.one(SQL["delete_visit"], bool, **values)
+        if note is not None:
+            await note(tx)
+        return was_there
 
 
 @asynccontextmanager
@@ -156,10 +162,11 @@ async def asked(
     *,
     id: str | None = None,
     stage: str | None = None,
+    transaction: bool = False,
 ) -> AsyncIterator[Tx]:
     """Someone's connection, or one of ours. What the database refuses is said of this id and stage."""
     try:
-        async with tx_on(on, await kind.host.pool(), Verb(verb), transaction=False) as tx:
+        async with tx_on(on, await kind.host.pool(), Verb(verb), transaction=transaction) as tx:
             yield tx
     except (asyncpg.PostgresError, psycopg.Error) as error:
         raise _explained(kind, id, stage, error) from error
