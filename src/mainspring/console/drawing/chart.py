@@ -11,7 +11,7 @@ WIDTH, HEIGHT, AXIS = 960, 160, 18
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class MinuteBar:
     """A minute: where its bar stands, how high it is, and its part that failed."""
 
     x: float
@@ -26,7 +26,7 @@ class Bar:
 class Chart:
     """Bars with the number that the highest stands for."""
 
-    bars: list[Bar]
+    bars: list[MinuteBar]
     top: int
     width: int = WIDTH
     height: int = HEIGHT
@@ -45,5 +45,5 @@ def draw(minutes: Sequence[MinuteRuns]) -> Chart:
             f"{m.minute:%H:%M}Z: {m.count:,} ended, {m.failed:,} failed, {m.mean_ms:.0f} ms each"
         )
         label = f"{m.minute:%H:%M}" if m.minute.minute % 15 == 0 else ""
-        bars.append(Bar(n * step, step * 0.8, height, failed, title, label))
+        bars.append(MinuteBar(n * step, step * 0.8, height, failed, title, label))
     return Chart(bars, top)

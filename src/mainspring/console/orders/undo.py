@@ -26,7 +26,7 @@ LONGEST = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Undo:
+class Reverse:
     """An order that takes another back."""
 
     action: str
@@ -42,7 +42,7 @@ class Undo:
         return f"{self.action}: {', '.join(fields)}"
 
 
-async def undo_of(look: Visitor, action: str, form: Form) -> Undo | None:
+async def undo_of(look: Visitor, action: str, form: Form) -> Reverse | None:
     """What would take this order back; asked before it is given."""
     if action not in REVERSES:
         return None
@@ -59,15 +59,17 @@ async def undo_of(look: Visitor, action: str, form: Form) -> Undo | None:
         for name in [name[4:] for name in form if name.startswith("set_")]:
             value = getattr(found[0], name, None)
             fields |= {f"set_{name}": "1"} | ({} if value is None else {name: str(value)})
-    undo = Undo(reverse, fields)
+    undo = Reverse(reverse, fields)
     return undo if len(undo.encoded()) <= LONGEST else None
 
 
-def read_undo(text: str) -> Undo | None:
+def read_undo(text: str) -> Reverse | None:
     """What an address offers to take back, if it is one of these orders."""
     try:
         fields = dict(parse_qsl(text, max_num_fields=30))
     except ValueError:
         return None
     action = fields.pop("order", "")
-    return Undo(action, fields) if action in {reverse for reverse, _ in REVERSES.values()} else None
+    return (
+        Reverse(action, fields) if action in {reverse for reverse, _ in REVERSES.values()} else None
+    )
