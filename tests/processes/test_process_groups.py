@@ -6,8 +6,10 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from mainspring import Context, Mainspring, Outcome, Promise, RetryPolicy
+from mainspring.encryption import AesGcm
 from mainspring.errors import InvalidArguments, InvalidProcess
 from mainspring.processes.declare import group
 from mainspring.processes.operate.bulk import TaskFilter
@@ -125,6 +127,27 @@ async def test_a_group_is_started_in_the_callers_transaction(app, loads, databas
 
     assert loads.told == [["30"]]
     assert await handle.result(timeout=20) == "night 0: 1 of 1"
+
+
+async def test_a_group_of_an_application_with_a_cipher_stores_nothing_in_the_clear(
+    database_url: str,
+) -> None:
+    app = Mainspring(database_url, cipher=AesGcm({"k": b"1" * 32}, use="k"))
+    loads = Loads(app)
+    async with app:
+        calls = [loads.shout.bind("canary"), loads.shout.options(delay=3600).bind("canary")]
+        handle = await app.group(then=loads.report).start(calls)
+        await run_until_idle(app)
+        with psycopg.connect(database_url, autocommit=True) as connection:
+            for table in ("task", "visit", "history"):
+                rows = connection.execute(
+                    sql.SQL("select t::text from mainspring.{} t").format(sql.Identifier(table))
+                )
+                assert not [row for (row,) in rows if "canary" in row.lower()]
+        await handle.cancel(task="shout")
+        await run_until_idle(app)
+        assert await handle.result(timeout=20) == "night 0: 1 of 2"
+        assert loads.told[0][0] == "CANARY"
 
 
 async def test_a_group_says_what_it_cannot_be_of(app, loads) -> None:
