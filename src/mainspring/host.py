@@ -104,6 +104,9 @@ class DatabaseHost:
     async def _look(self, url: str) -> Database:
         database = await probe(url)
         if self._server is not None:
+            from mainspring.embedded.shared import leave_on_sigterm
+
+            leave_on_sigterm()
             await asyncio.to_thread(migrate.migrate, database)
         connection = await database.connect("probe", client=True)
         try:

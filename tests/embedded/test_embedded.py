@@ -317,6 +317,10 @@ for line in sys.stdin:
             server = shared(Path(sys.argv[1]), bin_dir=binaries, settings={"fsync": "off"})
         case "leave":
             release(server)
+        case "open":
+            from mainspring import Mainspring
+            app = Mainspring(directory=sys.argv[1])
+            app.database_sync()
         case "fork":
             child = os.fork()
             if child == 0:
@@ -400,6 +404,22 @@ def test_a_killed_user_does_not_keep_the_server(
     assert stopped.running
 
     second.leave_by_exit()
+    assert not stopped.running
+    assert not any((stopped.directory / "users").iterdir())
+
+
+def test_a_program_that_sigterm_ends_does_not_keep_the_server(
+    stopped: EmbeddedServer, users: tuple[User, User], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends by the signal all the same."""
+    monkeypatch.delenv("MAINSPRING_URL", raising=False)
+    user, _ = users
+    user.tell("join")
+    user.tell("open")
+
+    user.process.terminate()
+
+    assert user.process.wait(20) == -signal.SIGTERM
     assert not stopped.running
     assert not any((stopped.directory / "users").iterdir())
 

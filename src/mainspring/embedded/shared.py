@@ -7,7 +7,9 @@ counted out when another leaves.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
+import signal
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -78,6 +80,23 @@ def _leave(server: EmbeddedServer) -> None:
 def _leave_all() -> None:
     while _uses:
         _leave(_uses.popitem()[1].server)
+
+
+def leave_on_sigterm() -> None:
+    """SIGTERM, where nobody else answers to it, ends the program as before; its servers are let go first.
+
+    Asked for in the main thread, as signals are; elsewhere it does nothing.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _end)
+
+
+def _end(number: int, _: object) -> None:
+    signal.signal(number, signal.SIG_DFL)
+    with contextlib.suppress(Exception):  # whoever comes next counts this process out
+        _leave_all()
+    os.kill(os.getpid(), number)
 
 
 def _forget_uses() -> None:
