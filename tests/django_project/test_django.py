@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+import warm
 from mainspring.db.schema.migrate import migrations
 from mainspring.testing import TestServer
 
@@ -25,12 +26,10 @@ def python(
     url: str, *arguments: str | Path, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     given = {"SHOP_URL": url, "COLUMNS": "100", "PYTHONPATH": str(SITE)}
-    return subprocess.run(
+    return warm.run(
         [sys.executable, *map(str, arguments)],
         cwd=environment.pop("cwd", str(SITE)),
         env={**os.environ, **given, "DJANGO_SETTINGS_MODULE": "settings", **environment},
-        capture_output=True,
-        text=True,
         timeout=100,
     )
 
