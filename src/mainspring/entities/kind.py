@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Generic, TypeAlias, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, Unpack, cast, overload
 
 from mainspring.db.caller import Caller
 from mainspring.db.database import Connection
-from mainspring.entities import crawl, replay, resend
 from mainspring.entities.capture.announce import announce, announce_sync
-from mainspring.entities.crawl import CrawlOrder
 from mainspring.entities.declare import catalogue
 from mainspring.entities.declare.consumer import ManySink, Sink, declare_sink
 from mainspring.entities.declare.dao import Dao
@@ -38,10 +36,11 @@ from mainspring.entities.outside.edit import Editors
 from mainspring.entities.outside.edit_batch import Changing
 from mainspring.entities.outside.queue import Entry, Peeked
 from mainspring.entities.outside.state import read_state, set_state
-from mainspring.entities.resend import ResendOrder
 from mainspring.errors import InvalidSetting
-from mainspring.jobs import Operation
 from mainspring.kernel import RetryPolicy
+
+if TYPE_CHECKING:
+    from mainspring.jobs import Operation
 
 E = TypeVar("E")
 S = TypeVar("S")
@@ -179,8 +178,10 @@ class Kind(DeclaredKind, Generic[E]):
         It is an operation: workers carry it out, and it can be paused, resumed and cancelled by its
         id. `rate`: entities a second.
         """
+        from mainspring.entities import resend  # of orders, which few programs give
+
         database, pool = await self.host.database(), await self.host.pool()
-        order = ResendOrder(self.name, consumer, rate)
+        order = resend.ResendOrder(self.name, consumer, rate)
         async with pool.connection(transaction=True) as connection:
             return await resend.start(database, connection, order, source=source, dry_run=dry_run)
 
@@ -198,6 +199,8 @@ class Kind(DeclaredKind, Generic[E]):
         They have their old numbers, and `replay` is the operation's id. It can be paused, resumed and
         cancelled by it. `rate`: events a second.
         """
+        from mainspring.entities import replay
+
         database, pool = await self.host.database(), await self.host.pool()
         async with pool.connection(transaction=True) as connection:
             return await replay.start(
@@ -275,9 +278,11 @@ class Kind(DeclaredKind, Generic[E]):
         that serve the kind now have old code, which would answer for its part of the base; the crawl
         begins when they are gone.
         """
+        from mainspring.entities import crawl
+
         names = None if stages is None else [stage.name for stage in self._found(stages)]
         settings = self.settings.crawl
-        order = CrawlOrder(
+        order = crawl.CrawlOrder(
             self.name,
             names,
             settings.rate if rate is None else rate,
