@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from mainspring.processes.declare.flow import choose, every, for_each, repeat_until
     from mainspring.processes.declare.group import CallGroup
     from mainspring.processes.declare.handle import ProcessHandle
+    from mainspring.processes.declare.lock import lock
     from mainspring.processes.declare.process import Process
     from mainspring.processes.declare.question import ProcessView, Question
     from mainspring.processes.declare.races import First, first_of, first_success, some_of
@@ -115,6 +116,7 @@ __all__ = [
     "first_success",
     "for_each",
     "gather",
+    "lock",
     "now",
     "one_by_one",
     "repeat_until",
@@ -140,6 +142,7 @@ if not TYPE_CHECKING:  # else every name would be there for a type checker
             "kernel.retry": "RetryPolicy",
             "processes.declare.group": "CallGroup",
             "processes.declare.handle": "ProcessHandle",
+            "processes.declare.lock": "lock",
             "processes.declare.process": "Process",
             "processes.operate.search": "ProcessFilter",
             "processes.declare.decider_api": "Signal gather scope set_attrs sleep",

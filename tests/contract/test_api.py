@@ -58,6 +58,7 @@ def test_the_names_of_the_package() -> None:
         "first_success",
         "for_each",
         "gather",
+        "lock",
         "now",
         "one_by_one",
         "repeat_until",

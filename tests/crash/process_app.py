@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainspring import Mainspring, Outcome, Promise, RetryPolicy, scope
+from mainspring import Context, Mainspring, Outcome, Promise, RetryPolicy, lock, scope
 
 app = Mainspring()
 RETRY = RetryPolicy(attempts=100, first=0.05, most=0.2)
@@ -53,3 +53,17 @@ def trip(n: int) -> Promise[bool]:
 
 
 squares = app.group(then=add, name="squares", retry=RETRY)
+
+
+@app.task(retry=RETRY)
+async def note(ctx: Context, name: str, who: int, what: str) -> None:
+    async with ctx.transaction() as connection:
+        text = "insert into lock_log (name, who, what) values (%s, %s, %s)"
+        await connection.execute(text, (name, who, what))
+
+
+@app.process(retry=RETRY)
+def guarded(name: str, who: int) -> Promise[None]:
+    with lock(name) as s:
+        s.returns(note(name, who, "ends", after=[note(name, who, "begins")]))
+    return s.promise

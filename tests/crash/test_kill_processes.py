@@ -38,7 +38,7 @@ def finish(url: str) -> None:
         assert heir.wait(60) == 0
 
 
-def check(url: str, ids: list[str], *, right: int = RIGHT) -> None:
+def check(url: str, ids: list[str], *, right: int | None = RIGHT) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         rows = connection.execute(
             "select p.id::text, p.state::text, r.result from mainspring.process p"
@@ -149,3 +149,39 @@ def test_a_worker_killed_in_the_middle_of_a_cancel_undoes_all_the_same(
         assert connection.execute("select * from mainspring.process_violation").fetchall() == []
         left = "select key from mainspring.visit where payload ? '@'"
         assert connection.execute(left).fetchall() == []
+
+
+@pytest.mark.parametrize(
+    "step",
+    fast_first(["settle.answered:3", "run.started:12", "run.ended:25", "settle.sending:4"], 2),
+)
+def test_a_worker_killed_beside_locks_lets_nobody_in_twice_and_leaves_none_held(
+    mainspring_url: str, step: str
+) -> None:
+    """P15: a lock follows from its scope; no worker's death releases one, or keeps one."""
+    import process_app
+
+    with psycopg.connect(mainspring_url, autocommit=True) as connection:
+        connection.execute("create table lock_log (no serial, name text, who int, what text)")
+    app = Mainspring(mainspring_url)
+    guarded = app.process(process_app.guarded.function)
+
+    async def begin() -> list[str]:
+        async with app:
+            return [(await guarded.start(f"door {n % 2}", n)).id for n in range(COUNT)]
+
+    ids = asyncio.run(begin())
+    with WorkerProcess(PLACE, mainspring_url, path=Path(__file__).parent, die_at=step) as victim:
+        victim.wait_dead()
+    finish(mainspring_url)
+
+    check(mainspring_url, ids, right=None)
+    with psycopg.connect(mainspring_url) as connection:
+        log = connection.execute("select name, who, what from lock_log order by no").fetchall()
+        assert connection.execute("select * from mainspring.process_lock").fetchall() == []
+    for name in ("door 0", "door 1"):
+        said = [(who, what) for where, who, what in log if where == name]
+        assert len(said) == COUNT
+        begins, ends = said[::2], said[1::2]
+        assert [(who, "ends") for who, _ in begins] == ends
+        assert {what for _, what in begins} == {"begins"}

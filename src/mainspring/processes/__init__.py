@@ -16,6 +16,7 @@ of determinism.
     record/         what a decider calls becomes a decision
     commit/         what one settled run does to its process
     structural/     cancel, restart, checks: one process as a whole
+    locks/          locks over several steps: who asks, who has one
     parts/          races, and what is called off while the rest goes on
     run/            tasks of processes inside a worker, and their recovery
     remote/         actors elsewhere pull tasks and settle them by tickets

@@ -3936,6 +3936,31 @@ CREATE TABLE mainspring.process (
 )
 WITH (fillfactor='80');
 
+CREATE TABLE mainspring.process_lock (
+    no bigint NOT NULL,
+    name text NOT NULL COLLATE pg_catalog."C",
+    process_id uuid NOT NULL,
+    task uuid NOT NULL,
+    generation integer NOT NULL,
+    scope_id uuid NOT NULL,
+    asked_at timestamp with time zone NOT NULL,
+    held_at timestamp with time zone
+);
+
+CREATE TABLE mainspring.scope (
+    id uuid NOT NULL,
+    process_id uuid NOT NULL,
+    parent uuid,
+    opened_by uuid NOT NULL,
+    state mainspring.scope_state DEFAULT 'open'::mainspring.scope_state NOT NULL,
+    on_error jsonb,
+    promise uuid,
+    error jsonb,
+    deadline_at timestamp with time zone,
+    created_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
+    name text COLLATE pg_catalog."C"
+);
+
 CREATE TABLE mainspring.task (
     process_id uuid NOT NULL,
     id uuid NOT NULL,
@@ -3962,6 +3987,39 @@ CREATE TABLE mainspring.task (
     changed_at timestamp with time zone DEFAULT mainspring.now() NOT NULL
 )
 PARTITION BY RANGE (process_id);
+
+CREATE VIEW mainspring.process_lock_live AS
+ SELECT l.no,
+    l.name,
+    l.process_id,
+    l.task,
+    l.generation,
+    l.scope_id,
+    l.asked_at,
+    l.held_at,
+    p.type,
+    p.key,
+    s.parent,
+    ((s.state <> 'open'::mainspring.scope_state) OR (p.cancelling_at IS NOT NULL)) AS is_ending
+   FROM ((((mainspring.process_lock l
+     JOIN mainspring.process p ON (((p.id = l.process_id) AND (p.state = 'open'::mainspring.process_state))))
+     JOIN mainspring.task t ON (((t.process_id = l.process_id) AND (t.id = l.task) AND (t.generation = l.generation))))
+     JOIN mainspring.scope s ON ((s.id = l.scope_id)))
+     JOIN mainspring.task r ON (((r.process_id = l.process_id) AND (r.id = s.promise))))
+  WHERE
+        CASE
+            WHEN (l.held_at IS NULL) THEN (t.state = 'external'::mainspring.task_state)
+            ELSE ((t.state = ANY (ARRAY['external'::mainspring.task_state, 'done'::mainspring.task_state])) AND ((r.outcome IS NULL) OR ((s.state = 'undoing'::mainspring.scope_state) AND (p.cancelling_at IS NOT NULL))))
+        END;
+
+ALTER TABLE mainspring.process_lock ALTER COLUMN no ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME mainspring.process_lock_no_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
 
 CREATE TABLE mainspring.wait (
     task uuid NOT NULL,
@@ -4364,20 +4422,6 @@ CREATE TABLE mainspring.retention (
     CONSTRAINT retention_keep_result_check CHECK ((keep_result > '00:00:00'::interval))
 );
 
-CREATE TABLE mainspring.scope (
-    id uuid NOT NULL,
-    process_id uuid NOT NULL,
-    parent uuid,
-    opened_by uuid NOT NULL,
-    state mainspring.scope_state DEFAULT 'open'::mainspring.scope_state NOT NULL,
-    on_error jsonb,
-    promise uuid,
-    error jsonb,
-    deadline_at timestamp with time zone,
-    created_at timestamp with time zone DEFAULT mainspring.now() NOT NULL,
-    name text COLLATE pg_catalog."C"
-);
-
 CREATE TABLE mainspring.secret (
     number integer NOT NULL,
     secret bytea DEFAULT decode(replace(((gen_random_uuid())::text || (gen_random_uuid())::text), '-'::text, ''::text), 'hex'::text) NOT NULL,
@@ -4658,6 +4702,12 @@ ALTER TABLE ONLY mainspring.parked_task
 ALTER TABLE ONLY mainspring.part
     ADD CONSTRAINT part_pkey PRIMARY KEY (queue, worker_id);
 
+ALTER TABLE ONLY mainspring.process_lock
+    ADD CONSTRAINT process_lock_once UNIQUE (task, generation);
+
+ALTER TABLE ONLY mainspring.process_lock
+    ADD CONSTRAINT process_lock_pkey PRIMARY KEY (no);
+
 ALTER TABLE ONLY mainspring.process
     ADD CONSTRAINT process_one_per_key UNIQUE (type, key);
 
@@ -4823,6 +4873,14 @@ CREATE INDEX process_created ON mainspring.process USING btree (created_at);
 CREATE INDEX process_ended ON mainspring.process USING btree (ended_at) WHERE ((ended_at IS NOT NULL) AND (NOT thinned));
 
 CREATE INDEX process_inconsistent ON mainspring.process USING btree (inconsistent_at) WHERE (inconsistent_at IS NOT NULL);
+
+CREATE INDEX process_lock_in_line ON mainspring.process_lock USING btree (name, no);
+
+CREATE INDEX process_lock_of_process ON mainspring.process_lock USING btree (process_id);
+
+CREATE INDEX process_lock_of_scope ON mainspring.process_lock USING btree (scope_id);
+
+CREATE UNIQUE INDEX process_lock_one_holder ON mainspring.process_lock USING btree (name) WHERE (held_at IS NOT NULL);
 
 CREATE INDEX process_of_parent ON mainspring.process USING btree (parent_process) WHERE (parent_process IS NOT NULL);
 

@@ -64,6 +64,7 @@ class Waiting(msgspec.Struct):
     until: datetime | None = None
     child: str | None = None
     now: bool = False  # takes only signals that are sent from here on
+    lock: str | None = None  # for whose grant the signal stands
 
 
 class NewProcess(msgspec.Struct, frozen=True):

@@ -83,6 +83,13 @@ class FailedScope(NamedTuple):
     process_id: str
 
 
+class LockPlace(NamedTuple):
+    """A row of close_scopes.sql and of locks_of.sql: a task that asked for a lock."""
+
+    process_id: str
+    task: str
+
+
 class FinishedProcess(NamedTuple):
     """A row of finish_processes.sql."""
 
@@ -266,7 +273,8 @@ def finish(batch: CommitBatch, changes: list[TaskChange]) -> Steps[None]:
         yield from run(SQL["unite_attrs"], items=as_rows(items))
     left = [c.scope_id for c in changes if c.actor == LEAVE and c.outcome == "ok"]
     if left:
-        yield from run(SQL["change_scopes"], ids=left, state="closed")
+        for lock in (yield from rows(SQL["close_scopes"], LockPlace, ids=left)):
+            batch.offers.append(batch.engine_visit("lock", lock.process_id, lock.task))
     failed = {
         change.scope_id: {"id": change.scope_id, "error": change.error}
         for change in changes

@@ -70,6 +70,7 @@ def take(changes: list[TaskChange]) -> Steps[None]:
 def wait_outside(batch: CommitBatch, changes: list[TaskChange]) -> Steps[None]:
     """Tasks that wait for a signal, a time or a child from here on."""
     items = []
+    locks = []
     for change in changes:
         waiting = change.waiting
         if waiting is None or change.state != "external":
@@ -89,6 +90,17 @@ def wait_outside(batch: CommitBatch, changes: list[TaskChange]) -> Steps[None]:
             }
         )
         kinds = ["await"] if waiting.kind == "signal" else []
+        if waiting.lock is not None:
+            kinds = ["lock"]  # by which it is granted; nobody sends that signal before
+            locks.append(
+                {
+                    "name": waiting.lock,
+                    "process_id": change.process_id,
+                    "task": change.task,
+                    "generation": change.generation,
+                    "scope_id": change.scope_id,
+                }
+            )
         kinds += ["timer"] if due_at is not None else []
         for kind in kinds:
             due = due_at if kind == "timer" else None
@@ -99,6 +111,8 @@ def wait_outside(batch: CommitBatch, changes: list[TaskChange]) -> Steps[None]:
             batch.offers.append(visit)
     if items:
         yield from run(SQL["insert_externals"], items=as_rows(items))
+    if locks:
+        yield from run(SQL["ask_locks"], items=as_rows(locks))
 
 
 def start_children(batch: CommitBatch, changes: list[TaskChange]) -> Steps[None]:

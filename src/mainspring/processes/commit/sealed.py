@@ -32,6 +32,7 @@ PLAIN = frozenset(
         "@concat",
         "@gather",
         "@leave",
+        "@lock",
         "@pass_on",
         "@signal",
         "@sleep",

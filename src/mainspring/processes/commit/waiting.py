@@ -20,7 +20,8 @@ from mainspring.processes.commit.task_input import TaskInput
 from mainspring.processes.record.arguments import fill
 from mainspring.tasks.declare.promise import Failure
 
-KINDS = frozenset({"@signal", "@sleep", "@process"})
+LOCK = "@lock"
+KINDS = frozenset({"@signal", "@sleep", "@process", LOCK})
 # No timer is set further ahead: a hundred years.
 MOST_SECONDS = 36_525 * 86_400.0
 
@@ -34,6 +35,15 @@ class _Signal(msgspec.Struct):
 class _Sleep(msgspec.Struct):
     seconds: float | None = None
     until: datetime | None = None
+
+
+class _Lock(msgspec.Struct):
+    name: str
+
+
+def lock_signal(task: str, generation: int) -> str:
+    """The name of the signal by which a task is granted its lock: once for each time that it asks."""
+    return f"{LOCK}/{task}/{generation}"
 
 
 class _Process(msgspec.Struct):
@@ -72,6 +82,12 @@ def _begin_waiting(task_input: TaskInput) -> TaskChange:
             if sleep.until is not None and sleep.until.tzinfo is None:
                 raise InvalidArguments(f"a process cannot sleep until {sleep.until}: no time zone")
             change.waiting = Waiting("timer", None, _checked(sleep.seconds), sleep.until)
+        case "@lock":
+            if task_input.scope is None:
+                raise InvalidArguments("'@lock' is in no scope: nothing would release it")
+            signal_name = lock_signal(task_input.task_id, task_input.generation)
+            lock = msgspec.json.decode(args, type=_Lock).name
+            change.waiting = Waiting("signal", signal_name, lock=lock)
         case _:
             change.waiting = Waiting("child")
             change.child = _child(args, task_input)

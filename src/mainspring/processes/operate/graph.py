@@ -168,10 +168,12 @@ def label(task: GraphTask) -> str:
         text += f" for {terms.need} of {len(task.inputs)}"
     if task.actor == "@leave" and task.about is not None:
         text += f" of scope {task.about!r}"
-    if task.external == "signal":
+    if task.actor == "@lock":
+        text += f" {task.about!r}"
+    elif task.external == "signal":
         now = " from now on" if task.about is not None else ""
         text += f" for signal {task.signal!r}{now}"
-    if task.sent_at is not None:
+    if task.sent_at is not None and task.actor != "@lock":
         by = f" by {task.sent_by}" if task.sent_by else ""
         text += f" {task.signal!r} sent{by} at {task.sent_at:%Y-%m-%d %H:%M:%S}Z"
     if task.external == "child":

@@ -18,6 +18,7 @@ from mainspring.jobs import Operation
 from mainspring.kernel import KERNEL_SQL
 from mainspring.operate import explaining, origin, record_order
 from mainspring.processes.commit.signals import send_steps
+from mainspring.processes.locks.claims import ProcessLock, read_locks
 from mainspring.processes.operate import actors, bulk, graph, search, settings, templates, why
 from mainspring.processes.operate.actors import Counts, Settings
 from mainspring.processes.operate.bulk import (
@@ -118,6 +119,10 @@ class ProcessOperator:
     async def why(self, id: str) -> ProcessWhy:
         """Why a process does not go on: named causes, each with what to do."""
         return await self._ask(why.explain, id)
+
+    async def locks(self, name: str | None = None) -> list[ProcessLock]:
+        """Who holds locks, and who waits for them in line; all of them, or one."""
+        return await self._ask(read_locks, name)
 
     async def parked_groups(
         self, *, type: str | None = None, actor: str | None = None

@@ -16,6 +16,8 @@ import msgspec
 from mainspring.db.database import Connection
 from mainspring.operate import VISIT_REMEDIES, why_visit
 from mainspring.phrases import counted, instant
+from mainspring.processes.commit.waiting import LOCK
+from mainspring.processes.locks.claims import lock_waits
 from mainspring.processes.operate.search import FoundProcess, find_process
 from mainspring.processes.statements import SQL
 from mainspring.processes.structural.repair import ProcessViolation
@@ -34,6 +36,7 @@ REMEDIES: Mapping[str, str] = {
     "engine_off": "start a worker: mainspring worker module:app",
     "parked_task": "restart it when its reason is gone: mainspring processes restart-tasks --task ...",
     "waiting_for_signal": "send the signal, or wait for its timeout",
+    "waiting_for_lock": "nothing: it has it in its turn; in a deadlock cancel one of them",
     "waiting_for_timer": "nothing: it goes on then",
     "waiting_for_child": "ask why that process waits",
     "backlog": "wait, start more workers, or raise the queue's limit",
@@ -115,7 +118,11 @@ async def explain(connection: Connection, id: str) -> ProcessWhy:
     if tasks and not tasks[0].workers:
         causes.append(ProcessCause("engine_off", "no worker is running"))
     rules = await read_rules(connection)
+    waits = await lock_waits(connection, process.id) if any(map(_is_for_lock, tasks)) else {}
     for task in tasks:
+        if task.id in waits:
+            causes.append(ProcessCause("waiting_for_lock", waits[task.id], task.id))
+            continue
         causes.append(external_cause(task, rules) or await _queued_cause(connection, task))
     if not causes:
         causes.append(ProcessCause("nothing_open", "no task of it is queued or waits outside"))
@@ -123,6 +130,10 @@ async def explain(connection: Connection, id: str) -> ProcessWhy:
         SQL["read_waiting_calls"], StillWaiting, id=process.id, limit=MOST_TASKS
     )
     return ProcessWhy(process, causes, waiting)
+
+
+def _is_for_lock(task: WaitingTask) -> bool:
+    return task.actor == LOCK and task.external is not None
 
 
 def external_cause(task: WaitingTask, rules: Rules = SHOWS_ALL) -> ProcessCause | None:

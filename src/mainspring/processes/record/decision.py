@@ -31,6 +31,7 @@ BUILTINS = frozenset(
     {
         "@signal",
         "@sleep",
+        "@lock",
         "@process",
         "@first_of",
         "@some_of",

@@ -33,7 +33,8 @@ from mainspring.processes.record.decision import (
     Undo,
 )
 from mainspring.processes.record.map import record_map
-from mainspring.processes.record.scope_draft import ScopeDraft
+from mainspring.processes.record.race import RACES
+from mainspring.processes.record.scope_draft import ScopeDraft, check_leaving, under_locks
 from mainspring.processes.record.sealed_values import check_searchable
 from mainspring.tasks.declare.promise import Failure, Promise
 from mainspring.tasks.declare.recording import recorder
@@ -188,10 +189,17 @@ class Recorder:
                 f"{self.decider} makes more than {self.limit} tasks in one decision; "
                 "use task.map(items), which makes them in chunks"
             )
+        if self._open and child.actor not in RACES:
+            child = under_locks(child, self._around(self._scope))
         self._children.append(child)
         if self._open:
             self._open[-1].members.append(number)
         return Promise(number, f"{child.actor} (call {number + 1} of {self.decider})", self)
+
+    def take_lock(self, scope: ScopeDraft, name: str) -> None:
+        """What is called in the scope from here on waits for the lock."""
+        scope.check_lock(name, self._around(scope.number))
+        scope.lock_with(name, self.builtin("@lock", {"name": name}))
 
     def _link(self, edges: Edges, promise: Promise[object], kind: str) -> int:
         """Make the promise an edge; returns its number among the inputs."""
@@ -230,18 +238,8 @@ class Recorder:
         self, scope: int | None, promise: Promise[object], ref: Ref, kind: str
     ) -> None:
         """What is made in a scope with a handler leaves it through the scope's own promise."""
-        if not self._scopes or not isinstance(ref, int) or kind == "outcome":
-            return
-        around = set(self._around(scope))
-        for number in self._around(self._scope_of(ref)):
-            if number in around:
-                return
-            if self._scopes[number].on_error is not None:
-                raise PromiseMisused(
-                    f"{promise!r} was made inside a scope with an error handler and is used outside of "
-                    "it, where it would have no value if the scope fails: write `s.returns(promise)` "
-                    "in the scope and use `s.promise` after it"
-                )
+        if self._scopes and isinstance(ref, int) and kind != "outcome":
+            check_leaving(promise, self._around(scope), self._around(self._scope_of(ref)))
 
     def _scope_of(self, ref: int) -> int | None:
         """The scope in which a promise has its value: that of a scope is one further out."""
@@ -250,10 +248,11 @@ class Recorder:
             return self._scopes[made_in].parent
         return made_in
 
-    def _around(self, number: int | None) -> Iterator[int]:
+    def _around(self, number: int | None) -> Iterator[ScopeDraft]:
         while number is not None:
-            yield number
-            number = self._scopes[number].parent
+            scope = self._scopes[number]
+            yield scope
+            number = scope.parent
 
     def compensate(
         self, ref: Ref, undo: object, args: tuple[object, ...], kwargs: dict[str, object]
@@ -361,8 +360,7 @@ class Recorder:
     def set_attrs(self, attrs: Mapping[str, object]) -> None:
         self._check_open("set_attrs(...)")
         if self.searchable is not None:
-            set_to = [name for name, value in attrs.items() if value is not None]
-            check_searchable(set_to, self.searchable, f"process {self.decider!r}")
+            check_searchable(attrs, self.searchable, f"process {self.decider!r}")
         self._attrs.update(attrs)
 
     def conclude(self, returned: object, encode: Callable[[object], str | None]) -> Decision:

@@ -6,7 +6,7 @@ A value may be made of several that are encrypted, as that of a race is.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -50,10 +50,10 @@ def sealed_args(sealing: Sealing, args: str) -> str:
     return sealing.payload(args.encode(), ()).decode()
 
 
-def check_searchable(names: Collection[str], searchable: Collection[str], whose: str) -> None:
+def check_searchable(attrs: Mapping[str, object], searchable: Collection[str], whose: str) -> None:
     """Attributes are in the clear: where values are encrypted, each is one that was said to be."""
-    for name in names:
-        if name not in searchable:
+    for name, value in attrs.items():
+        if value is not None and name not in searchable:  # None takes one away
             raise InvalidArguments(
                 f"attribute {name!r} of {whose} would be stored in the clear, and this application has a "
                 f"cipher: say that it may, @app.process(searchable=[{name!r}]), or leave it out"

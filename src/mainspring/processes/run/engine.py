@@ -18,6 +18,7 @@ from mainspring.processes.commit.change import TaskChange
 from mainspring.processes.commit.commit import settle_steps
 from mainspring.processes.commit.visits import engine_visit, payload_of
 from mainspring.processes.connections import Lines
+from mainspring.processes.locks.granting import look_at_lock
 from mainspring.processes.parts.call_off import CallingOff
 from mainspring.processes.statements import SQL
 from mainspring.processes.structural.cancel import Cancelling
@@ -78,6 +79,10 @@ class Engine:
                 return await self._deadline(process_id, subject, run)
             case "restart":
                 return await self._restart(process_id, run)
+            case "lock":
+                async with self._lines.transaction() as connection:
+                    again = await connection.follow(look_at_lock(subject, self._shard_count))
+                return Done() if again is None else Again(after=again)
         raise ValueError(f"the engine has no visits of the kind {kind!r}")
 
     async def _look(self, process_id: str, more: object) -> Outcome:

@@ -11,6 +11,7 @@ from mainspring.db.sql import Steps, run
 from mainspring.processes.commit.change import TaskChange
 from mainspring.processes.commit.close import told_parent
 from mainspring.processes.commit.visits import delete_steps, find_places, queue_of
+from mainspring.processes.commit.waiting import LOCK
 from mainspring.processes.statements import SQL
 from mainspring.processes.structural.change import Answer, Locked, Structural
 from mainspring.processes.structural.compensation import (
@@ -54,6 +55,8 @@ class Cancelling(Structural):
             yield from run(SQL["undo_scopes"], process_id=self.process_id, kept=sorted(kept))
         if undone:
             yield from self._undo(locked, graph, undone)
+        if any(node.actor == LOCK for node in graph.nodes.values()):
+            yield from self._tell_locks()
         if goes_on:
             yield from self.unlock(root_closed=True, cancelling=True)
         else:

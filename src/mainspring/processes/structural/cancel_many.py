@@ -21,6 +21,7 @@ from mainspring import clock
 from mainspring.db.database import Database
 from mainspring.db.sql import Steps, rows, run
 from mainspring.errors import Fenced
+from mainspring.ids import new_id
 from mainspring.kernel import (
     KERNEL_SQL,
     Done,
@@ -30,12 +31,13 @@ from mainspring.kernel import (
     in_order,
     settle_values,
 )
-from mainspring.processes.commit.close import TaskEnd, end_steps, told_parent
+from mainspring.processes.commit.close import LockPlace, TaskEnd, end_steps, told_parent
 from mainspring.processes.commit.visits import (
     QUEUE,
     NewVisit,
     delete_steps,
     drop_steps,
+    engine_visit,
     offer_steps,
     queue_of,
 )
@@ -221,6 +223,11 @@ class CancelBatch:
             told = told_parent(one.parent_process, one.parent_task, one.parent_engine)
             if told is not None:
                 offers.append(told)
+        engines = {one.id: one.engine for one in plain}
+        found = yield from rows(SQL["locks_of"], LockPlace, processes=sorted(engines), scopes=[])
+        for lock in found:
+            id, engine = lock.process_id, engines[lock.process_id]
+            offers.append(engine_visit("lock", id, lock.task, id=new_id(), engine=engine))
         yield from run(SQL["cancel_processes"], ids=[one.id for one in plain])
         yield from offer_steps(offers, self._shard_count)
         looks = [(one.id, one.engine, f"look/{one.id}") for one in plain]

@@ -20,7 +20,7 @@ from mainspring.errors import NotFound, Refused
 from mainspring.ids import new_id
 from mainspring.kernel import KERNEL_SQL
 from mainspring.processes.commit.change import TaskChange
-from mainspring.processes.commit.close import TaskEnd, end_steps
+from mainspring.processes.commit.close import LockPlace, TaskEnd, end_steps
 from mainspring.processes.commit.commit import Commit
 from mainspring.processes.commit.task_input import deadline_of, decode_options
 from mainspring.processes.commit.visits import (
@@ -172,6 +172,12 @@ class Structural:
 
     def _offer(self, visits: Sequence[NewVisit]) -> Steps[None]:
         yield from offer_steps(visits, self._shard_count)
+
+    def _tell_locks(self, *, scopes: Sequence[str] = ()) -> Steps[None]:
+        """Locks of these scopes, or of the process, may be free now: each is looked at."""
+        of = [] if scopes else [self.process_id]
+        found = yield from rows(SQL["locks_of"], LockPlace, processes=of, scopes=list(scopes))
+        yield from self._offer([self._engine_visit("lock", lock.task) for lock in found])
 
     # -- parts of a process, ended while the rest goes on
 

@@ -221,6 +221,7 @@ class Checking(Repairing):
         after = under_way(graph, {one.opened_by for one in inside if one.id not in within})
         changes += [self._handler(graph, locked.root, scope, done, after, error)]
         yield from run(SQL["change_scopes"], ids=sorted(within), state="undoing")
+        yield from self._tell_locks(scopes=sorted(within))
         yield from self.end_tasks(locked, changes)
 
     def _cancelled(self, node: TaskNode, promise: str) -> TaskChange:

@@ -14,6 +14,7 @@ from mainspring.ids import new_id
 from mainspring.phrases import counted
 from mainspring.processes.commit.task_input import DEADLINE_AFTER, decode_options
 from mainspring.processes.commit.visits import insert_steps
+from mainspring.processes.commit.waiting import LOCK
 from mainspring.processes.record.race import RACES
 from mainspring.processes.statements import SQL
 from mainspring.processes.structural.change import Answer, Locked, Structural, visit_of
@@ -120,6 +121,8 @@ class Restarting(Structural):
             SQL["free_signals"], str, process_id=process_id, tasks=redone, fresh=order.fresh_signals
         )
         yield from self._cancel_children(redone)
+        if any(graph.nodes[id].actor == LOCK for id in cone):
+            yield from self._tell_locks()
         root = graph.nodes[locked.root]
         root_closed = root.outcome is not None and locked.root not in reopened
         yield from self.unlock(
@@ -194,6 +197,7 @@ def planned(
     if any(n.id in cone and decode_options(n.options).shielded for n in graph.live()):
         why = why or NOT_WHILE_UNDOING
     why = why or _undone_before(graph, scopes, cone, [*starts, *reset])
+    why = why or _without_lock(graph, scopes, cone, reset)
     if (lost := graph.lost_input(reset)) is not None:
         why = why or f"the input {lost[1]} of task {lost[0]} is gone: restart from scratch"
     return RestartPlan(starts, frozenset(cone), frozenset(superseded), reset, why)
@@ -245,5 +249,24 @@ def _undone_in_race(graph: TaskGraph, scopes: Scopes, cone: set[str]) -> str | N
                 return (
                     f"the race {id} would be run again with a scope that was undone: restart from "
                     f"the task that opened it, {scope.opened_by}"
+                )
+    return None
+
+
+def _without_lock(
+    graph: TaskGraph, scopes: Scopes, cone: set[str], reset: Iterable[str]
+) -> str | None:
+    """What ran under a lock is not redone without it: it is held no longer than its scope is open."""
+    given_up = {
+        node.scope_id
+        for node in graph.nodes.values()
+        if node.actor == LOCK and node.state == "done" and node.id not in cone
+    }
+    for id in reset if given_up else ():
+        for scope in around(graph.nodes[id].scope_id, scopes):
+            if scope.id in given_up and scope.state == "closed":
+                return (
+                    f"task {id} ran under the lock {scope.name!r}, which was given up: restart from the "
+                    f"task that took it, {scope.opened_by}"
                 )
     return None

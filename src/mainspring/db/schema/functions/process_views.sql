@@ -143,3 +143,16 @@ create or replace view mainspring.process_orphan as
   select 'I12', 'a count has no task', w.process_id, w.task::text
     from mainspring.wait w
     where not exists (select from mainspring.task t where t.process_id = w.process_id and t.id = w.task);
+
+-- Locks that count: of who waits for one, and of who holds one until the promise of its scope is closed; where its process is
+-- being cancelled, until the compensations have ended. So a lock is released by what ends its scope, in the same commit.
+create or replace view mainspring.process_lock_live as
+  select l.no, l.name, l.process_id, l.task, l.generation, l.scope_id, l.asked_at, l.held_at, p.type, p.key, s.parent,
+    s.state <> 'open' or p.cancelling_at is not null as is_ending
+  from mainspring.process_lock l
+  join mainspring.process p on p.id = l.process_id and p.state = 'open'
+  join mainspring.task t on t.process_id = l.process_id and t.id = l.task and t.generation = l.generation
+  join mainspring.scope s on s.id = l.scope_id
+  join mainspring.task r on r.process_id = l.process_id and r.id = s.promise
+  where case when l.held_at is null then t.state = 'external'
+    else t.state in ('external', 'done') and (r.outcome is null or (s.state = 'undoing' and p.cancelling_at is not null)) end;

@@ -9,6 +9,7 @@ select t.id::text, t.created_by::text, t.promise::text, t.actor, t.state::text, 
   ) as inputs,
   s.sent_by, s.sent_at,
   case t.actor when '@some_of' then t.args::text
+    when '@lock' then t.args ->> 'name'
     when '@leave' then (select c.name from mainspring.scope c where c.id = t.scope_id)
     else x.since::text end as about
 from mainspring.task t
