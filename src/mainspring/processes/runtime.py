@@ -52,7 +52,7 @@ from mainspring.processes.declare.versions import Unread
 from mainspring.processes.parts.call_off import CALL_OFF, CallingOff
 from mainspring.processes.parts.race import Racing
 from mainspring.processes.record import builtin
-from mainspring.processes.record.decision import Decision, Recorded, validate
+from mainspring.processes.record.decision import BUILTINS, Decision, Recorded, validate
 from mainspring.processes.record.map import MAP, decide_chunk
 from mainspring.processes.record.race import RACES
 from mainspring.processes.run.actor_policy import PolicyInForce, with_timeouts
@@ -316,6 +316,9 @@ def _has_sealed(task_input: TaskInput) -> bool:
 
 
 async def _decide_builtin(task_input: TaskInput, run: Run) -> Decision:
+    if task_input.actor not in BUILTINS and task_input.actor != FAIL:
+        unknown = InvalidArguments(f"{task_input.actor!r} is of newer code than this worker's")
+        raise Unread(unknown, is_newer=True)
     if task_input.actor == FAIL:
         return Decision(error=msgspec.json.decode(task_input.args, type=_Fail).error)
     try:

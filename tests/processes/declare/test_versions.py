@@ -196,3 +196,30 @@ def test_upcasts_are_steps_without_gaps() -> None:
         versions.add("charge", 2, dict)
     with pytest.raises(InvalidSetting, match="version must be a whole number of 1 or more, got 0"):
         versions.add("charge", 0, dict)
+
+
+async def test_a_step_of_the_engine_that_only_newer_code_knows_waits_for_it(
+    database_url: str,
+) -> None:
+    """P1, versions: it is no failure of its process, and no attempt is counted."""
+    app = application(database_url)
+
+    @app.process
+    def one() -> None: ...
+
+    async with app:
+        handle = await one.start()
+        with psycopg.connect(database_url, autocommit=True) as connection:
+            connection.execute("update mainspring.task set actor = '@tomorrow'")
+            connection.execute(
+                "update mainspring.visit set queue = 'mainspring.process' where queue = 'one'"
+            )
+            connection.execute(
+                "update mainspring.visit set key = 'future/1' where key like 'look/%'"
+            )
+        await run_until_idle(app)
+        assert await handle.status() == "open"
+        with psycopg.connect(database_url) as connection:
+            text = "select attempt, parked_at, error from mainspring.visit where error is not null"
+            rows = connection.execute(text).fetchall()
+    assert rows == [(0, None, "'@tomorrow' is of newer code than this worker's")]
