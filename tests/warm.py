@@ -23,6 +23,7 @@ from importlib import import_module, reload
 from types import FrameType, ModuleType
 from typing import Any
 
+import mainspring
 from mainspring import testing
 
 # Imported once for all. What `-m` is to run is not among them, but what that imports.
@@ -34,12 +35,22 @@ KNOWN = (
     *("mainspring.server.console", "mainspring.server.door"),
 )
 _FOLLOWED = {"PYTHONPATH", "PYTHONDONTWRITEBYTECODE"}  # these can change after a start
+HERE = os.path.dirname(mainspring.__file__)
 _NUMBER = struct.Struct("i")
 
 
 def _of_start(environment: dict[str, str]) -> dict[str, str]:
     """What the interpreter reads of an environment when it starts, and never again."""
     return {k: v for k, v in environment.items() if k.startswith("PYTHON") and k not in _FOLLOWED}
+
+
+def _has_own(environment: dict[str, str]) -> bool:
+    """Whether a Mainspring of another place is to be imported: that of a release before."""
+    places = [p for p in environment.get("PYTHONPATH", "").split(":") if p]
+    return any(
+        os.path.isdir(found) and not os.path.samefile(found, HERE)
+        for found in (os.path.join(place, "mainspring") for place in places)
+    )
 
 
 class Popen(subprocess.Popen[Any]):
@@ -58,7 +69,7 @@ class Popen(subprocess.Popen[Any]):
         assert program == sys.executable, f"{program} is no interpreter that runs"
         assert not pass_fds, "a process that is forked elsewhere inherits nothing"
         parent = _parent()
-        if _of_start(env) != parent.environment:
+        if _of_start(env) != parent.environment or _has_own(env):
             self._execute_fresh(args, *rest)
             return
         self._end, told = os.pipe()

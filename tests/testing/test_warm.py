@@ -54,3 +54,13 @@ def test_a_step_to_die_at_is_read_anew() -> None:
     there = {**os.environ, "MAINSPRING_DIE_AT": "run.started"}
     assert warm.run([sys.executable, "-c", program], env=there).returncode == -signal.SIGKILL
     assert warm.run([sys.executable, "-c", program]).stdout == "lives\n"
+
+
+def test_a_mainspring_of_another_place_is_the_one_that_is_imported(tmp_path: Path) -> None:
+    """That of the release before, say."""
+    (tmp_path / "mainspring").mkdir()
+    (tmp_path / "mainspring" / "__init__.py").write_text("print('the other one')")
+    there = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    assert (
+        warm.run([sys.executable, "-c", "import mainspring"], env=there).stdout == "the other one\n"
+    )
