@@ -90,3 +90,10 @@ def test_what_is_missing_is_told(call: HttpCaller) -> None:
     assert (unsaid.status, unsaid.code) == (428, "precondition_required")
     wrong = call("POST", "/v1/processes/publish", {"args": {"page": "one"}})
     assert (wrong.status, wrong.code) == (422, "invalid_arguments")
+
+
+def test_nobody_outside_sends_the_signals_of_the_engine(call: HttpCaller) -> None:
+    """P15: by them locks are granted: a right to signal is none to take a lock out of turn."""
+    url = f"/v1/processes/publish/{uuid4()}/signals/%40lock%2Fx%2F0"
+    forged = call("POST", url, {"payload": None}, Idempotency_Key="granted")
+    assert (forged.status, forged.json["errors"][0]["field"]) == (422, "name")

@@ -171,6 +171,8 @@ class ProcessCalls:
         """Send a signal, once for its id: one that is known is, also when the process has ended."""
         place = _place(caller, "process.signal", request.ref)
         name = checks.text("name", request.name)
+        if name.startswith("@"):  # by which locks are granted
+            raise InvalidRequest("name", "begins with @, as the engine's own signals do")
         signal_id = checks.text("signal_id", request.signal_id, checks.ID_BYTES)
         payload = self._payload(name, request.payload_json or "null")
         process_id = (await self._find(place)).id
