@@ -510,7 +510,7 @@ async def test_a_process_that_ends_as_its_answer_is_committed_spoils_no_other(
         for ticket in opened
         if ticket is not None
     ]
-    looked = await host.run_steps(prepare_steps(items, {}))
+    looked = await host.run_steps(prepare_steps(items, {}, None))
     await app.remote.complete(tasks[0].ticket, "paid")
     await run_until_idle(app)  # the first process ends between the look and the commit
 
