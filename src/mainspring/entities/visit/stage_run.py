@@ -100,8 +100,18 @@ class StageRunner:
             return self._offering.done(run, offers, '"due already"')
         self._saver.conflicts.loaded(run.visit, picture.entity)
         now = max(datetime.fromtimestamp(run.started, UTC), run.visit.due_at)
+        answer = await self._answer(run, picture, picture.entity, now)
+        if not isinstance(answer, Answer):
+            return answer
+        return self._outcome(run, picture, answer, now)
+
+    async def _answer(
+        self, run: Run, picture: Picture, loaded: Loaded, now: datetime
+    ) -> Answer | Outcome:
+        """What the stage makes of the entity, or what the run comes to without it. A stage elsewhere is
+        asked in another way (remote/remote_run.py)."""
         try:
-            entity = self._decoded(picture.entity)
+            entity = self._decoded(loaded)
             state = self._stage.state.decode(picture.state(self._stage.name)[1])
         except NewerState:
             raise  # retried: during a rolling deploy it comes to a worker that reads it
@@ -117,8 +127,8 @@ class StageRunner:
                 raise misfit(self._patcher.whole, self._stage, error) or error from error
             answer = check_answer(answered, self._stage.name)
         if isinstance(answer, Update) and answer.state is not KEEP and not self._stage.state.type:
-            check_state(answer, self._stage.name, self._patcher.fields or picture.entity.fields())
-        return self._outcome(run, picture, answer, now)
+            check_state(answer, self._stage.name, self._patcher.fields or loaded.fields())
+        return answer
 
     def _decoded(self, entity: Loaded) -> object:
         try:
