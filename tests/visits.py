@@ -16,9 +16,9 @@ from psycopg.rows import dict_row
 from mainspring.db.database import Database
 from mainspring.ids import shard_mask, shard_of, token
 from mainspring.jobs.statements import SQL as JOBS_SQL
-from mainspring.kernel.lease.bands import code_of
 from mainspring.kernel.lease.holds import hold_arguments
 from mainspring.kernel.outcome import Done, Outcome
+from mainspring.kernel.run.buffer import Buffer
 from mainspring.kernel.settings import QueueSettings
 from mainspring.kernel.settle.batches import (
     DoneAnswer,
@@ -32,6 +32,7 @@ from mainspring.kernel.statements import SQL as KERNEL_SQL
 from mainspring.kernel.statements import register_arguments
 from mainspring.kernel.visit import END, PRIORITIES, START, Position, Run, Visit, instant
 from mainspring.operate.statements import SQL as OPERATE_SQL
+from mainspring.sharing.bands import code_of
 
 QUEUE = "ring"
 
@@ -75,6 +76,11 @@ def id_of(key: str) -> UUID:
         return UUID(key)
     except ValueError:
         return uuid4()
+
+
+def known_keys(buffer: Buffer) -> set[tuple[str, str]]:
+    """Queue and key of everything that a worker has: buffered, running or unsettled."""
+    return {(queue.name, key) for queue in buffer.queues.values() for key in queue.known_keys}
 
 
 def run_of(visit: Visit) -> Run:

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from mainspring.entities.declare.kind_settings import Crawl
     from mainspring.entities.declare.outcome import Untouched, Update, now
     from mainspring.entities.kind import Kind
-    from mainspring.kernel.retry import RetryPolicy
     from mainspring.processes.declare.call_off import call_off
     from mainspring.processes.declare.decider_api import Signal, gather, scope, set_attrs, sleep
     from mainspring.processes.declare.flow import choose, every, for_each, repeat_until
@@ -63,6 +62,7 @@ if TYPE_CHECKING:
     from mainspring.processes.declare.races import First, first_of, first_success, some_of
     from mainspring.processes.operate.search import ProcessFilter
     from mainspring.reactive.declare.context import ReactiveRun
+    from mainspring.retry_policy import RetryPolicy
     from mainspring.tasks.declare.handle import Handle
     from mainspring.tasks.declare.promise import Failure, Outcome, Promise
     from mainspring.tasks.declare.task import Task
@@ -139,8 +139,8 @@ if not TYPE_CHECKING:  # else every name would be there for a type checker
             "entities.kind": "Kind",
             "entities.declare.outcome": "Untouched Update now",
             "breakers.breaker": "Breaker",
-            "kernel.retry": "RetryPolicy",
             "processes.declare.group": "CallGroup",
+            "retry_policy": "RetryPolicy",
             "processes.declare.handle": "ProcessHandle",
             "processes.declare.lock": "lock",
             "processes.declare.process": "Process",

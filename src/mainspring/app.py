@@ -51,8 +51,7 @@ from mainspring.ids import grouped_key
 from mainspring.jobs.schedule import ScheduleSettings
 from mainspring.kernel.layer import Layer
 from mainspring.kernel.port import WorkerPort
-from mainspring.kernel.retry import RetryPolicy
-from mainspring.kernel.settings import DEFAULT_POOL, WorkerOptions, WorkerSettings, check_pool
+from mainspring.kernel.settings import DEFAULT_POOL, WorkerSettings, check_pool
 from mainspring.kernel.statements import SQL as KERNEL_SQL
 from mainspring.kernel.statements import register_arguments
 from mainspring.kernel.visit import DEFAULT_PRIORITY
@@ -81,6 +80,7 @@ from mainspring.reactive.model.values import AnyParam
 from mainspring.redact import Redactor, as_redactor
 from mainspring.redact.statements import SQL as REDACT_SQL
 from mainspring.redact.stored import rule_values
+from mainspring.retry_policy import RetryPolicy
 from mainspring.scheduling import AnyCall, Schedules
 from mainspring.sources.declare.broker import RecordBroker
 from mainspring.sources.declare.source import MapRecord, RecordSource
@@ -111,6 +111,7 @@ from mainspring.tasks.run.context import Context
 
 if TYPE_CHECKING:
     from mainspring.kernel.worker import Worker
+    from mainspring.worker_options import WorkerOptions
 
 log = logging.getLogger("mainspring")
 MakeLayer: TypeAlias = Callable[[Database, WorkerPort, WorkerSettings], Layer]

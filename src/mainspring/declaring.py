@@ -1,4 +1,4 @@
-"""What a decorator was given: checked in one way, whatever it declares."""
+"""What a decorator or an operator gave: checked in one way, whatever it is for."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ from collections.abc import Callable, Collection, Iterable
 from datetime import timedelta
 from typing import Any
 
-from mainspring.errors import InvalidTask, MainspringError
+from mainspring.errors import InvalidSetting, InvalidTask, MainspringError
 from mainspring.phrases import nearest
 
 Seconds = float | timedelta
 RESERVED = "mainspring"  # and what begins with it and a dot
+# Names of the engine's own queues begin so. Every pool has them, and its workers serve them.
+OWN = f"{RESERVED}."
+SECONDS = "seconds (a number, or a timedelta)"
+STARTS = "starts a second"
+POSITIVE = (0.000_001, 10_000_000)
+PAGE_MOST = 500  # of what is listed
 
 
 def check_settings(
@@ -63,3 +69,24 @@ def as_names(setting: str, value: Iterable[str] | None) -> tuple[str, ...]:
     if isinstance(value, str):
         raise InvalidTask(f"{setting} must be a list of names, got a text; write [{value!r}]")
     return () if value is None else tuple(value)
+
+
+def check_whole(name: str, value: int, least: int, most: int) -> None:
+    """Refuse what is no whole number of this range."""
+    check_number(name, value, least, most)
+    if not isinstance(value, int):
+        raise InvalidSetting(f"{name} must be a whole number, got {value!r}")
+
+
+def check_number(name: str, value: float, least: float, most: float, unit: str = "") -> None:
+    """Refuse what is no number of this range; the unit says what it counts."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        span = f"{least:.6f}".rstrip("0").rstrip(".") + f" to {most}"
+        raise InvalidSetting(f"{name} must be {span}{unit and f' {unit}'}, got {value!r}")
+
+
+def check_page(limit: int) -> int:
+    """The size of a page, if it can be one."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= PAGE_MOST:
+        raise InvalidSetting(f"limit must be 1 to {PAGE_MOST}, got {limit!r}; read page by page")
+    return limit

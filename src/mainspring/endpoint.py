@@ -11,8 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
+
+from msgspec import json
 
 from mainspring.errors import EndpointAway
 from mainspring.failure_text import clean_text
@@ -27,6 +29,8 @@ LONGEST_REST = 30.0
 APART = 0.2
 # From so many runs at once on, one that was away is trusted again.
 TRUSTED = 256
+# What the row has while everybody is there.
+NOBODY = "[]"
 
 
 class Endpoint:
@@ -134,3 +138,33 @@ class Endpoint:
         if self._trying is not None:
             self._trying.cancel()
             await asyncio.gather(self._trying, return_exceptions=True)
+
+
+class AwayNews:
+    """What a worker's row says of its endpoints: sent with a beat, and only when it has changed."""
+
+    def __init__(self, needs: Iterable[tuple[str, Endpoint | None]]) -> None:
+        """Queues, with whom their runs need."""
+        self._queues: dict[Endpoint, list[str]] = {}
+        for queue, endpoint in needs:
+            if endpoint is not None:
+                self._queues.setdefault(endpoint, []).append(queue)
+        self._sent = self._told = NOBODY
+
+    def joined(self) -> None:
+        """The row is a new one."""
+        self._told = NOBODY
+
+    def news(self) -> str | None:
+        """What the row should say; None if it says so."""
+        shown = (
+            {**found, "queues": names}
+            for endpoint, names in self._queues.items()
+            if (found := endpoint.shown()) is not None
+        )
+        self._sent = json.encode(list(shown)).decode()
+        return None if self._sent == self._told else self._sent
+
+    def answered(self) -> None:
+        """The row says it now."""
+        self._told = self._sent

@@ -20,7 +20,7 @@ import asyncpg
 import msgspec
 
 from mainspring.db.database import Connection, Database
-from mainspring.db.pool import AsyncPool, SyncPool
+from mainspring.db.pool import HasPool, SyncPool
 from mainspring.db.tx import Tx
 from mainspring.errors import (
     InvalidArguments,
@@ -78,11 +78,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class HasDatabase(Protocol):
+class HasDatabase(HasPool, Protocol):
     """What has a database: the application."""
 
-    async def database(self) -> Database: ...
-    async def pool(self) -> AsyncPool: ...
     def sync_pool(self) -> SyncPool: ...
     def names_of(self, queue: str) -> list[str]: ...
     @property

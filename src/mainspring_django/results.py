@@ -10,9 +10,9 @@ from uuid import UUID
 import msgspec
 from django.utils.module_loading import import_string
 
+from mainspring.db.sql import decoded
 from mainspring.db.tx import SyncTx
 from mainspring.errors import MainspringError
-from mainspring.kernel import decoded
 from mainspring.operate.history import PastRun
 from mainspring.operate.statements import SQL
 from mainspring.operate.visits import LiveVisit

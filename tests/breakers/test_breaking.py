@@ -22,12 +22,12 @@ from mainspring.endpoint import REASON_BYTES
 from mainspring.errors import RetryAfter
 from mainspring.kernel.outcome import Done, Outcome
 from mainspring.kernel.port import WorkerPort
-from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.settings import QueueSettings
 from mainspring.kernel.statements import SQL
 from mainspring.kernel.tuning import LEASE
 from mainspring.kernel.visit import Run
 from mainspring.kernel.worker import Worker
+from mainspring.retry_policy import RetryPolicy
 from mainspring.testing import Clock, wait_until
 from visits import Visits, queue
 from workers import working as working_without
@@ -596,3 +596,19 @@ async def test_among_many_breakers_each_statement_finds_its_own(visits: Visits, 
     plan = str(visits.connection.execute(text, PLANNED[name]).fetchall())
     assert "Seq Scan on breaker" not in plan
     assert name == "make_breakers" or "breaker_pkey" in plan
+
+
+def test_open_groups_are_read_by_when_they_end(visits: Visits) -> None:
+    """T13: thousands of them are neither sorted nor looked through at each beat."""
+    visits.query(
+        "insert into mainspring.breaker (queue, grp, failures, opened_at, until, at_once)"
+        " select 'ring', 'g' || n, 1, now(), now() + make_interval(secs => mod(n, 977)), 1"
+        " from generate_series(1, 20000) n"
+    )
+    visits.query("insert into mainspring.queue (name) values ('ring') on conflict do nothing")
+    visits.query("analyze mainspring.breaker")
+    text = f"explain (costs off) {SQL['read_queues'].text}"
+    values = {"queues": ["ring"], "most_groups": 2000}
+    plan = str(visits.connection.execute(text, values).fetchall())
+    assert "breaker_open" in plan
+    assert "Sort" not in plan.partition("breaker_open")[0]

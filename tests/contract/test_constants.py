@@ -39,10 +39,8 @@ ALLOWED: dict[str, dict[str, list[float]]] = {
         "settle/settler.py": [1000],
         "worker.py": [3],
     },
-    "the length of a digest, which names the bands of all releases": {"lease/bands.py": [32]},
     "the first day of time": {"read/listener.py": [1970]},
     "a priority, which the protocol names": {"run/fairness.py": [3]},
-    "what operators may ask for in a page": {"statements.py": [500]},
 }
 
 

@@ -13,7 +13,7 @@ TESTS = Path(__file__).parents[1]
 SOURCE = TESTS.parent / "src" / "mainspring"
 LAYERS = (
     *("kernel", "operate", "jobs", "tasks", "entities", "processes", "reactive", "db"),
-    *("breakers", "limits", "server", "client", "hooks", "sources", "sinks", "embedded"),
+    *("breakers", "limits", "sharing", "server", "client", "hooks", "sources", "sinks", "embedded"),
     *("stage_service", "stage_client"),
 )
 MOST_MODULES = 15  # more than that are no room that a stranger reads at a glance

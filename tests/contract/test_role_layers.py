@@ -14,10 +14,10 @@ import pytest
 from mainspring import Mainspring, Update
 from mainspring.db.schema import rights
 from mainspring.errors import InvalidArguments, MissingRights, NotFound
-from mainspring.kernel.retry import RetryPolicy
 from mainspring.operate.history import HistoryFilter
 from mainspring.operate.parked import ParkedFilter
 from mainspring.reactive.model.triggers import Delta
+from mainspring.retry_policy import RetryPolicy
 from mainspring.tasks.declare.promise import Promise
 from mainspring.testing import run_until_idle
 from roles import Roles, roles

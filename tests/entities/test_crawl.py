@@ -18,6 +18,7 @@ from mainspring.errors import InvalidKind, InvalidSetting, NotFound, UnknownStag
 from mainspring.jobs import operation
 from mainspring.testing import wait_until, watch
 from stages import Stages
+from visits import known_keys
 
 DAY = timedelta(days=1)
 WAITS = """
@@ -325,7 +326,7 @@ async def test_a_live_run_that_began_before_the_crawl_is_followed_by_another(sta
         stages.offer("listing/Look~")
         taken = ("listing/Look~", "1")
         await wait_until(
-            lambda: taken in worker.buffer.known_keys or stages.history("listing/Look~")
+            lambda: taken in known_keys(worker.buffer) or stages.history("listing/Look~")
         )
         go_on.set()
         await stages.rest(worker)

@@ -9,7 +9,7 @@ import pytest
 
 from mainspring import Saved, Untouched, Update
 from mainspring.errors import InvalidStage
-from mainspring.kernel.retry import RetryPolicy
+from mainspring.retry_policy import RetryPolicy
 from mainspring.testing import wait_until
 from stages import Stages
 

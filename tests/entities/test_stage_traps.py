@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from mainspring import Untouched, Update
-from mainspring.kernel.retry import RetryPolicy
+from mainspring.retry_policy import RetryPolicy
 from mainspring.testing import wait_until
 from stages import Stages
 

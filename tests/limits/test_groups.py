@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.kernel.tuning import DEFAULT
 from mainspring.kernel.visit import Visit
 from mainspring.limits import Groups
+from mainspring.limits.tuning import DEFAULT
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC).timestamp()
 

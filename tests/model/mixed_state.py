@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
-from mainspring.kernel.lease import bands
+from mainspring.sharing import bands
 
 WHOLE = "*"  # else a band is its queues, sorted
 OUT, UP, FENCED, CRASHED, GONE = "out", "up", "fenced", "crashed", "gone"

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from mainspring import Mainspring
-from mainspring.endpoint import REASON_BYTES, Endpoint
+from mainspring.endpoint import REASON_BYTES, AwayNews, Endpoint
 from mainspring.errors import EndpointAway
 from mainspring.kernel import Done, Outcome, Run
-from mainspring.kernel.lease.away import AwayNews
 from mainspring.metrics import render
 from mainspring.operate.doctor import judge_status
 from mainspring.testing import wait_until
@@ -79,12 +78,7 @@ async def test_who_is_away_is_told_by_why_status_metrics_and_doctor(
 async def test_a_beat_tells_only_what_has_changed() -> None:
     peer, other = Peer(), Peer("mail")
     news = AwayNews(
-        [
-            queue("a", endpoint=peer.endpoint),
-            queue("b", endpoint=peer.endpoint),
-            queue("c", endpoint=other.endpoint),
-            queue("d"),
-        ]
+        [("a", peer.endpoint), ("b", peer.endpoint), ("c", other.endpoint), ("d", None)]
     )
     assert news.news() is None
     peer.endpoint.left(EndpointAway("x" * 10_000))

@@ -16,7 +16,6 @@ from mainspring.db.shared import SharedConnections
 from mainspring.db.sql import Steps
 from mainspring.kernel.layer import Layer, NewlyParked
 from mainspring.kernel.port import WorkerPort
-from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.settings import QueueSettings
 from mainspring.kernel.visit import Run
 from mainspring.kernel.worker import Worker
@@ -27,6 +26,7 @@ from mainspring.processes.commit.visits import NewVisit
 from mainspring.processes.record.decision import ChildTask, Decision, Edge
 from mainspring.processes.runtime import Processes
 from mainspring.processes.structural.request import request_steps
+from mainspring.retry_policy import RetryPolicy
 from workers import working
 
 Decide = Callable[[TaskInput], Any]

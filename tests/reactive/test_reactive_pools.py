@@ -8,7 +8,7 @@ from gates import Gate
 from tables import Base, day, working
 
 from mainspring import Mainspring
-from mainspring.kernel.settings import OWN
+from mainspring.declaring import OWN
 from mainspring.reactive.declare.context import ReactiveRun
 from mainspring.reactive.model.triggers import Delta
 from mainspring.reactive.model.values import Param

@@ -2,7 +2,8 @@
 
 breaker.py     what a queue or a group declares: after how many failures it stops, and for how long
 counts.py      what runs have come to and the database does not know yet
-breaking.py    tells the database of them, and starts nothing until it has answered
+judgement.py   when a queue or a group is halted, and how its breaker stands; no I/O
+breaking.py    tells the database of what it has to know
 layer.py       breakers as a layer of a worker
 statements.py  their statements by name
 sql/           one a file

@@ -13,10 +13,10 @@ from structlog.typing import EventDict, Processor
 
 from mainspring.cli.run_lines import JsonLines, RunLines, concerns_people
 from mainspring.cli.visible import visible
+from mainspring.declaring import OWN
 from mainspring.errors import InvalidSetting
 from mainspring.events import Event
 from mainspring.kernel.run.suspended import running
-from mainspring.kernel.settings import OWN
 from mainspring.kernel.visit import Run
 
 _FIRST = ("queue", "task", "key", "attempt", "outcome", "error", "text", "remedy", "duration_ms")

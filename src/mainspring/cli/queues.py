@@ -11,8 +11,8 @@ import typer
 from mainspring.cli import options, show
 from mainspring.cli.group import CommandGroup
 from mainspring.cli.target import ask
+from mainspring.declaring import OWN
 from mainspring.errors import InvalidSetting
-from mainspring.kernel.settings import OWN
 from mainspring.operate.queues import QueueLoad
 from mainspring.operator import Operator
 from mainspring.phrases import counted, instant

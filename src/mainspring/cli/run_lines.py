@@ -14,8 +14,8 @@ import msgspec
 
 from mainspring import clock
 from mainspring.cli.visible import visible
+from mainspring.declaring import OWN
 from mainspring.kernel.outcome import DONE
-from mainspring.kernel.settings import OWN
 from mainspring.kernel.visit import Run
 from mainspring.reactive.queues import RUN
 

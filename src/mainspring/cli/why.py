@@ -13,10 +13,10 @@ from mainspring.cli import codes, options, show
 from mainspring.cli.entity import print_entity
 from mainspring.cli.target import ask, ask_host
 from mainspring.cli.tasks import ID
+from mainspring.declaring import OWN
 from mainspring.entities.operate.why import EntityWhy
 from mainspring.errors import InvalidSetting, NotFound, UnknownReactiveTask
 from mainspring.host import DatabaseHost
-from mainspring.kernel import OWN
 from mainspring.operate.history import HistoryFilter
 from mainspring.operate.why import Why
 from mainspring.operator import Operator

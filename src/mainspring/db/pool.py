@@ -317,3 +317,10 @@ def check_committed(block: psycopg.Transaction | psycopg.AsyncTransaction) -> No
     """psycopg leaves a block on a broken connection without a word."""
     if block.status is block.Status.FAILED:
         raise psycopg.OperationalError("the connection was lost before the commit")
+
+
+class HasPool(Protocol):
+    """What has a database: the application."""
+
+    async def database(self) -> Database: ...
+    async def pool(self) -> AsyncPool: ...

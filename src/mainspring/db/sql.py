@@ -152,3 +152,8 @@ def one(statement: Statement, row: Callable[..., R], /, **values: object) -> Ste
 def run(statement: Statement, /, **values: object) -> Steps[None]:
     """A statement whose rows, if any, nobody wants."""
     yield statement, values
+
+
+def decoded(text: str | None) -> Any:
+    """A JSON column, which travels as text."""
+    return None if text is None else msgspec.json.decode(text)

@@ -37,12 +37,12 @@ from mainspring.kernel import (
     Offer,
     Outcome,
     QueueSettings,
-    RetryPolicy,
     Run,
     offer_visits,
     own_queue,
 )
 from mainspring.operation_kind import ItemResult, OperationKind, OperationPage
+from mainspring.retry_policy import RetryPolicy
 
 OPERATION = "crawl"
 QUEUE = "mainspring.crawl"

@@ -37,7 +37,7 @@ from mainspring.entities.outside.edit_batch import Changing
 from mainspring.entities.outside.queue import Entry, Peeked
 from mainspring.entities.outside.state import read_state, set_state
 from mainspring.errors import InvalidSetting
-from mainspring.kernel import RetryPolicy
+from mainspring.retry_policy import RetryPolicy
 
 if TYPE_CHECKING:
     from mainspring.jobs import Operation

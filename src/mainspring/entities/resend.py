@@ -27,18 +27,10 @@ from mainspring.entities.declare.kind_settings import check_rate
 from mainspring.entities.statements import SQL
 from mainspring.errors import InvalidSetting, NotFound
 from mainspring.jobs import Operation, start_operation
-from mainspring.kernel import (
-    Again,
-    Alone,
-    Done,
-    Outcome,
-    QueueSettings,
-    RetryPolicy,
-    Run,
-    own_queue,
-)
+from mainspring.kernel import Again, Alone, Done, Outcome, QueueSettings, Run, own_queue
 from mainspring.operation_kind import ItemResult, OperationKind, OperationPage
 from mainspring.phrases import nearest
+from mainspring.retry_policy import RetryPolicy
 
 OPERATION = "resend"
 QUEUE = "mainspring.snapshot"

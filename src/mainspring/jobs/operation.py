@@ -21,8 +21,9 @@ from mainspring import clock, crash_points
 from mainspring.db.connect.outage import is_transient
 from mainspring.db.database import Connection, Database
 from mainspring.db.shared import SharedLine
-from mainspring.db.sql import texts
+from mainspring.db.sql import decoded, texts
 from mainspring.db.tx import Tx
+from mainspring.declaring import check_page
 from mainspring.errors import InvalidSetting, NotFound
 from mainspring.jobs.statements import SQL
 from mainspring.kernel import (
@@ -34,10 +35,7 @@ from mainspring.kernel import (
     Offer,
     Outcome,
     QueueSettings,
-    RetryPolicy,
     Run,
-    check_page,
-    decoded,
     offer_visits,
     own_queue,
     read_now,
@@ -45,6 +43,7 @@ from mainspring.kernel import (
 from mainspring.operate import ParkedPlace, record_order, restart_parked
 from mainspring.operation_kind import OperationKind, OperationPage
 from mainspring.phrases import nearest
+from mainspring.retry_policy import RetryPolicy
 
 QUEUE = "mainspring.operation"
 # "parked" is not stored: the operation's row says running, and its step is a parked visit.

@@ -16,20 +16,14 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from mainspring.db.database import Database
+from mainspring.db.sql import decoded
 from mainspring.db.tx import Tx
+from mainspring.declaring import OWN
 from mainspring.errors import InvalidSetting, NotFound
 from mainspring.jobs.cron import next_tick, ticks
 from mainspring.jobs.schedule import CATCH_UP, Recurring, Schedule, ScheduleSettings, changed
 from mainspring.jobs.statements import SQL
-from mainspring.kernel import (
-    OWN,
-    Offer,
-    decoded,
-    offer_new_visits,
-    offer_visits,
-    own_queue,
-    read_now,
-)
+from mainspring.kernel import Offer, offer_new_visits, offer_visits, own_queue, read_now
 from mainspring.phrases import nearest
 from mainspring.redact import read_rules
 

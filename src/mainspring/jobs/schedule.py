@@ -11,9 +11,10 @@ from uuid import UUID
 
 import msgspec
 
+from mainspring.declaring import check_whole
 from mainspring.errors import InvalidSetting
 from mainspring.jobs.cron import check_schedule, last_tick, last_ticks
-from mainspring.kernel import DEFAULT_POOL, DEFAULT_PRIORITY, PRIORITIES, check_whole
+from mainspring.kernel import DEFAULT_POOL, DEFAULT_PRIORITY, PRIORITIES
 
 CATCH_UP = ("skip", "one", "all")
 MOST_TICKS = 10_000  # that are made up for at once

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from mainspring.db.database import Connection, Database
+from mainspring.declaring import OWN
 from mainspring.errors import InvalidSetting, NotFound
 from mainspring.jobs.operation import Operation
 from mainspring.jobs.task_orders import REASON, CancelTasksOrder, RunTasksNowOrder
-from mainspring.kernel import OWN
 from mainspring.operate import CallFilter, LiveVisit, call_off_visits, make_due
 
 # Visits of processes that nothing waits for: what an operator asked for, and may call off.

@@ -11,6 +11,7 @@ from datetime import datetime
 
 from mainspring.db.database import Connection, Database
 from mainspring.db.shared import SharedLine
+from mainspring.db.sql import decoded
 from mainspring.ids import new_ids, shard_of, tokens
 from mainspring.jobs.cron import next_tick
 from mainspring.jobs.recurring import QUEUE, take_along
@@ -23,12 +24,11 @@ from mainspring.kernel import (
     Done,
     Outcome,
     QueueSettings,
-    RetryPolicy,
     Run,
-    decoded,
     own_queue,
     read_now,
 )
+from mainspring.retry_policy import RetryPolicy
 
 log = logging.getLogger("mainspring")
 

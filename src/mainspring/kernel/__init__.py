@@ -20,6 +20,9 @@ invariants and the traps. `docs/design/layers.md` says what a layer is.
     read/     due visits come into memory        run/      slots execute them
     settle/   outcomes are written               lease/    who owns which shards, who is alive
 
+What it uses and others too is below it: mainspring/limits (how much may run), mainspring/sharing (who
+should own which shards), mainspring/ids.py. Breakers are a layer: mainspring/breakers.
+
 This file is the door: a layer imports the names below, and nothing behind them. They are imported when
 they are first asked for.
 """
@@ -48,31 +51,17 @@ if TYPE_CHECKING:
         Verdict,
     )
     from mainspring.kernel.port import WorkerPort
-    from mainspring.kernel.read.sleeper import Sleeper
-    from mainspring.kernel.retry import (
-        LONGEST_DELAY,
-        MOST_ATTEMPTS,
-        STEEPEST,
-        RetryPolicy,
-        judge,
-        outcome_of_error,
-        told_to_end,
-    )
+    from mainspring.kernel.read.listener import Listener
+    from mainspring.kernel.retry import judge, outcome_of_error, told_to_end
     from mainspring.kernel.run.fairness import BACKGROUND_BELOW
     from mainspring.kernel.run.hanging import MOST_HANGING
     from mainspring.kernel.run.queue import QueueState
     from mainspring.kernel.settings import (
         DEFAULT_POOL,
-        OWN,
-        POSITIVE,
         REMOTE,
-        SECONDS,
-        STARTS,
         Handler,
         QueueSettings,
         WorkerSettings,
-        check_number,
-        check_whole,
         own_queue,
     )
     from mainspring.kernel.settle.batches import (
@@ -84,7 +73,7 @@ if TYPE_CHECKING:
         settle_values,
     )
     from mainspring.kernel.statements import SQL as KERNEL_SQL
-    from mainspring.kernel.statements import check_page, decoded, read_now, register_queues
+    from mainspring.kernel.statements import read_now, register_queues
     from mainspring.kernel.visit import (
         DEFAULT_PRIORITY,
         EARLIEST,
@@ -106,17 +95,15 @@ else:
             "outcome": "Again Alone Cancelled DONE Done Expired Failed Outcome Parked Postponed Retry "
             "Verdict",
             "port": "WorkerPort",
-            "read.sleeper": "Sleeper",
-            "retry": "LONGEST_DELAY MOST_ATTEMPTS RetryPolicy STEEPEST judge "
-            "outcome_of_error told_to_end",
+            "read.listener": "Listener",
+            "retry": "judge outcome_of_error told_to_end",
             "run.fairness": "BACKGROUND_BELOW",
             "run.hanging": "MOST_HANGING",
             "run.queue": "QueueState",
-            "settings": "DEFAULT_POOL Handler OWN POSITIVE QueueSettings REMOTE SECONDS STARTS "
-            "WorkerSettings check_number check_whole own_queue",
+            "settings": "DEFAULT_POOL Handler QueueSettings REMOTE WorkerSettings own_queue",
             "settle.batches": "SettleAnswer in_order lock_steps lock_visits settle_arguments "
             "settle_values",
-            "statements": "SQL:KERNEL_SQL check_page decoded read_now register_queues",
+            "statements": "SQL:KERNEL_SQL read_now register_queues",
             "visit": "DEFAULT_PRIORITY EARLIEST LATEST PRIORITIES Respite Run START StopFlag Visit instant",
         },
     )

@@ -26,22 +26,11 @@ class WorkerPort:
         self._connections = connections
         self._worker: Worker | None = None
         self.news = asyncio.Event()  # set when an operator may have set something
-        self._ended: Callable[[Sequence[Run]], None] | None = None
+        self.told_of_ends: Callable[[Sequence[Run]], None] | None = None
 
     def tell_ends(self, told: Callable[[Sequence[Run]], None]) -> None:
         """Have this called for runs that have ended, many at once; before the worker is made."""
-        self._ended = told
-
-    def finishing(self, add: Callable[[Sequence[Run]], None]) -> Callable[[Sequence[Run]], None]:
-        """What takes runs that have ended: `add` itself, unless somebody is to be told of them first."""
-        if (told := self._ended) is None:
-            return add
-
-        def tell(runs: Sequence[Run]) -> None:
-            told(runs)
-            add(runs)
-
-        return tell
+        self.told_of_ends = told
 
     @classmethod
     def to(cls, database: Database, settings: WorkerSettings | None = None) -> WorkerPort:

@@ -4,47 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypedDict
+from typing import Any, Protocol
 from uuid import UUID
 
+from mainspring.declaring import POSITIVE, SECONDS, STARTS, check_number, check_whole
 from mainspring.endpoint import Endpoint
 from mainspring.errors import InvalidSetting
 from mainspring.kernel.outcome import Outcome
-from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.tuning import LEASE
 from mainspring.kernel.visit import DEFAULT_PRIORITY, Run, Visit
+from mainspring.retry_policy import RetryPolicy
 
-# Names of the engine's own queues begin so. Every pool has them, and its workers serve them.
-OWN = "mainspring."
 DEFAULT_POOL = "default"
 # The kind of a queue whose visits are pulled by somebody elsewhere: no worker serves it.
 REMOTE = "remote"
-SECONDS = "seconds (a number, or a timedelta)"
-STARTS = "starts a second"
-POSITIVE = (0.000_001, 10_000_000)
 # One that listens, the heart's, and one for everything else.
 LEAST_CONNECTIONS = 3
 
 Handler = Callable[[Run], Awaitable[Outcome]]
 Prepare = Callable[[Sequence[Visit]], Awaitable[None]]
-
-
-class WorkerOptions(TypedDict, total=False):
-    """What `WorkerSettings` takes, for checkers of `app.worker(...)`."""
-
-    pool: str
-    concurrency: int
-    lease: float
-    poll: float
-    grace: float
-    page: int
-    connections: int
-    helpers: int | None
-    helper_runs: int
-    fence: str
-    history_days: int
-    worker_id: UUID | None
-    exit_mark: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,17 +217,3 @@ def check_pool(pool: str) -> None:
 def own_queue(name: str, pool: str) -> str:
     """The name that one of the engine's own queues has in a pool."""
     return name if pool == DEFAULT_POOL else f"{name}@{pool}"
-
-
-def check_whole(name: str, value: int, least: int, most: int) -> None:
-    """Refuse what is no whole number of this range."""
-    check_number(name, value, least, most)
-    if not isinstance(value, int):
-        raise InvalidSetting(f"{name} must be a whole number, got {value!r}")
-
-
-def check_number(name: str, value: float, least: float, most: float, unit: str = "") -> None:
-    """Refuse what is no number of this range; the unit says what it counts."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        span = f"{least:.6f}".rstrip("0").rstrip(".") + f" to {most}"
-        raise InvalidSetting(f"{name} must be {span}{unit and f' {unit}'}, got {value!r}")

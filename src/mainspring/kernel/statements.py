@@ -7,19 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from mainspring.db.sql import Statement, load
 from mainspring.db.tx import Tx
-from mainspring.errors import InvalidSetting
 
 if TYPE_CHECKING:
     from mainspring.kernel.settings import QueueSettings
 
 SQL: dict[str, Statement] = load("mainspring.kernel")
-PAGE_MOST = 500
 
 
 class ClockReading(NamedTuple):
@@ -31,18 +29,6 @@ class ClockReading(NamedTuple):
 async def read_now(tx: Tx) -> datetime:
     """The engine's time."""
     return (await tx.one(SQL["read_clock"], ClockReading)).now
-
-
-def check_page(limit: int) -> int:
-    """The size of a page, if it can be one."""
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= PAGE_MOST:
-        raise InvalidSetting(f"limit must be 1 to {PAGE_MOST}, got {limit!r}; read page by page")
-    return limit
-
-
-def decoded(text: str | None) -> Any:
-    """A JSON column, which travels as text."""
-    return None if text is None else msgspec.json.decode(text)
 
 
 async def register_queues(tx: Tx, queues: Iterable[QueueSettings], *, update: bool) -> None:

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mainspring.limits import LimitTuning
-
 
 @dataclass(frozen=True, slots=True)
-class Tuning(LimitTuning):
+class Tuning:
     """Of reading, running and settling: how often is looked, and how much is taken at once. No promise
     depends on any of them."""
 
@@ -62,8 +60,6 @@ class Tuning(LimitTuning):
     queues_a_look: int = 10
 
     # -- listening
-    # Offers stop telling one after this who waits without a worker's row, and has not said so again.
-    sleep_seconds: float = 10.0
     # A word that has the worker beat is followed at most so often, however often it is said.
     word_every: float = 0.1
     # So many different ones may wait for that: there are few pools, and anybody can say anything.
@@ -157,8 +153,6 @@ class LeaseTuning:
     connect: float = 0.15
     # A turn that takes longer hangs, and its connection is cut when the lease has ended.
     hung: float = 0.5
-    # After a gap between my own looks of so long I know nothing about the others.
-    gap: float = 0.5
 
     # -- the heart
     # A turn that comes after this part of a beat's time beats: else it would be a whole turn late.
@@ -197,10 +191,6 @@ class LeaseTuning:
     parts_turn: float = 3.0
     # The database is asked so often about runs that somebody says are gone.
     doubts_every: float = 0.1
-    # More bands than this are a beat's work to read: then each code has one, with what those before lack.
-    most_bands: int = 16
-    # Who has all of a band takes it from those who have a part, once they have this part of all slots.
-    enough: float = 0.25
     # So many shards are recut in one transaction: others wait for no longer than that takes.
     recut_at_once: int = 256
     # Recuts of one turn end after this part of a beat's time.

@@ -12,20 +12,24 @@ The kernel imports the names below, and nothing behind them.
 
 from __future__ import annotations
 
-from mainspring.limits.bucket import Bucket
-from mainspring.limits.groups import Groups
-from mainspring.limits.parts import Part, QueueLimits, fair_size, next_part
-from mainspring.limits.tuning import LimitTuning
-from mainspring.limits.turns import Turn, Turns
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Bucket",
-    "Groups",
-    "LimitTuning",
-    "Part",
-    "QueueLimits",
-    "Turn",
-    "Turns",
-    "fair_size",
-    "next_part",
-]
+from mainspring.lazily import on_demand
+
+if TYPE_CHECKING:
+    from mainspring.limits.bucket import Bucket
+    from mainspring.limits.groups import Groups
+    from mainspring.limits.parts import Part, QueueLimits, fair_size, next_part
+    from mainspring.limits.tuning import LimitTuning
+    from mainspring.limits.turns import Turn, Turns
+else:
+    __getattr__ = on_demand(
+        __name__,
+        {
+            "bucket": "Bucket",
+            "groups": "Groups",
+            "parts": "Part QueueLimits fair_size next_part",
+            "tuning": "LimitTuning",
+            "turns": "Turn Turns",
+        },
+    )

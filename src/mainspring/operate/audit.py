@@ -17,9 +17,10 @@ from typing import Literal
 
 import msgspec
 
+from mainspring.db.sql import decoded
 from mainspring.db.tx import Tx
+from mainspring.declaring import check_page
 from mainspring.failure_text import clean_text
-from mainspring.kernel import check_page, decoded
 from mainspring.operate.statements import SQL
 
 DETAIL_BYTES = 4_000

@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from mainspring.db.database import Connection, Database
 from mainspring.db.schema.migrate import migrations, read_schema
+from mainspring.declaring import OWN
 from mainspring.errors import MissingRights
-from mainspring.kernel import DEFAULT_POOL, OWN, REMOTE, WorkerSettings
+from mainspring.kernel import DEFAULT_POOL, REMOTE, WorkerSettings
 from mainspring.operate import rights
 from mainspring.operate.breakers import told
 from mainspring.operate.invariants import InvariantReport, look

@@ -17,8 +17,9 @@ import msgspec
 from mainspring.db.database import Database
 from mainspring.db.sql import Statement
 from mainspring.db.tx import Tx
+from mainspring.declaring import check_page
 from mainspring.errors import InvalidSetting
-from mainspring.kernel import KERNEL_SQL, check_page, read_now
+from mainspring.kernel import KERNEL_SQL, read_now
 from mainspring.operate.keys import stored_keys
 from mainspring.operate.statements import SQL
 from mainspring.redact import read_rules

@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from shlex import join
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from mainspring.db.database import Database
 from mainspring.db.sql import numbers, texts
 from mainspring.db.tx import Tx
+from mainspring.declaring import check_page
 from mainspring.ids import tokens
-from mainspring.kernel import KERNEL_SQL, check_page
-from mainspring.operate.keys import stored_keys
+from mainspring.kernel import KERNEL_SQL
+from mainspring.operate.keys import stored_keys, user_key
 from mainspring.operate.statements import SQL
 from mainspring.redact import read_rules
 from mainspring.redact.shown import shown_visit
@@ -280,3 +282,9 @@ async def cancel_visits(
         parked_only=parked_only,
         reason=reason,
     )
+
+
+def restart_command(queue: str, key: str, group: str | None) -> str:
+    """What restarts this parked visit."""
+    words = ["mainspring", "parked", "restart", "--queue", queue, "--key", user_key(key)]
+    return join(words if group is None else [*words, "--group", group])

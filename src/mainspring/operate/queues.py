@@ -15,9 +15,10 @@ import msgspec
 from mainspring.db.database import Database
 from mainspring.db.sql import Statement
 from mainspring.db.tx import Tx
+from mainspring.declaring import OWN
 from mainspring.errors import InvalidSetting, InvalidTime, NotFound
 from mainspring.failure_text import clean_text
-from mainspring.kernel import OWN, REMOTE, read_now
+from mainspring.kernel import REMOTE, read_now
 from mainspring.operate.statements import SQL
 from mainspring.phrases import counted, instant, nearest
 
@@ -25,7 +26,7 @@ from mainspring.phrases import counted, instant, nearest
 COUNT_MOST = 200_000
 # How a breaker acts, which operators may change too.
 BREAKER = ("breaker_failures", "breaker_pause")
-QUEUE_LIMITS = ("concurrency", "rate", "group_concurrency", "group_rate")
+QUEUE_LIMITS: tuple[str, ...] = ("concurrency", "rate", "group_concurrency", "group_rate")
 REASON_BYTES = 400
 SET_BY_OPERATORS = (*QUEUE_LIMITS, "burst", "group_burst", "waiting_max", *BREAKER)
 

@@ -11,7 +11,8 @@ import msgspec
 
 from mainspring.db.database import Database
 from mainspring.db.tx import Tx
-from mainspring.kernel import check_page, read_now
+from mainspring.declaring import check_page
+from mainspring.kernel import read_now
 from mainspring.operate.breakers import OpenBreaker, list_breakers
 from mainspring.operate.queues import QueueLoad, list_queues
 from mainspring.operate.statements import SQL
@@ -201,3 +202,19 @@ async def list_workers(database: Database, tx: Tx) -> list[WorkerStatus]:
 
 _hanging = msgspec.json.Decoder(list[HangingRun]).decode
 read_away = msgspec.json.Decoder(list[AwayEndpoint]).decode
+
+
+class HangingElsewhere(msgspec.Struct):
+    """A run of the visit that hangs outside of its worker's slots."""
+
+    host: str
+    process: int
+    since: datetime
+
+
+_elsewhere = msgspec.json.Decoder(list[HangingElsewhere] | None).decode
+
+
+def read_hanging(told: str | None) -> list[HangingElsewhere]:
+    """The runs of one visit that hang, as explain_visit.sql tells of them."""
+    return _elsewhere(told or "null") or []

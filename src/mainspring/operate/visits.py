@@ -12,8 +12,8 @@ import msgspec
 
 from mainspring.db.database import Database
 from mainspring.db.tx import Tx
+from mainspring.declaring import check_page
 from mainspring.errors import InvalidSetting
-from mainspring.kernel import check_page
 from mainspring.operate.history import field_text
 from mainspring.operate.keys import stored_keys
 from mainspring.operate.parked import ParkedPlace

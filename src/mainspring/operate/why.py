@@ -20,9 +20,10 @@ from mainspring.db.tx import Tx
 from mainspring.operate.breakers import OpenBreaker
 from mainspring.operate.history import HistoryFilter, PastRun, search_history
 from mainspring.operate.keys import stored_keys, user_key
+from mainspring.operate.parked import restart_command
 from mainspring.operate.queues import list_names, nearest_queue, pause_text
 from mainspring.operate.statements import SQL
-from mainspring.operate.status import read_away
+from mainspring.operate.status import read_away, read_hanging
 from mainspring.operate.visits import find_visit
 from mainspring.phrases import counted, instant
 from mainspring.redact import read_rules
@@ -162,16 +163,7 @@ class VisitFacts(NamedTuple):
     breakers: str | None
 
 
-class HangingElsewhere(msgspec.Struct):
-    """A run of the visit that hangs outside of its worker's slots."""
-
-    host: str
-    process: int
-    since: datetime
-
-
 _breakers = msgspec.json.Decoder(list[OpenBreaker]).decode
-_hanging_runs = msgspec.json.Decoder(list[HangingElsewhere] | None).decode
 
 
 async def why_visit(
@@ -239,7 +231,7 @@ def _stopping(visit: VisitFacts) -> Iterator[Cause]:
             "offered_while_parked": visit.offered_while_parked,
         }
         text = f"parked since {instant(visit.parked_at)}: {_first_line(visit)}"
-        advice = f"restart it when its reason is gone: {_restart(visit)}"
+        advice = f"restart it when its reason is gone: {restart_command(visit.queue, visit.key, visit.grp)}"
         yield Cause("parked", text, facts, advice)
         return
     if visit.held:
@@ -387,7 +379,7 @@ def _crowding(visit: VisitFacts) -> Iterator[Cause]:
 
 def _hanging(visit: VisitFacts) -> Iterator[Cause]:
     """Runs of it that were overtaken or told to end, and did not."""
-    if hanging := _hanging_runs(visit.hanging or "null"):
+    if hanging := read_hanging(visit.hanging):
         first = hanging[0]
         since = instant(first.since)
         verb = (
@@ -398,15 +390,6 @@ def _hanging(visit: VisitFacts) -> Iterator[Cause]:
         text = f"{counted(len(hanging), 'run', *verb)}, the oldest in {where} since {since}"
         facts = {"runs": len(hanging), "since": since, "host": first.host, "process": first.process}
         yield Cause("hanging", text, facts)
-
-
-def _restart(visit: VisitFacts) -> str:
-    """The command that restarts a parked visit."""
-    words = ["mainspring", "parked", "restart", "--queue", visit.queue]
-    words += ["--key", user_key(visit.key)]
-    if visit.grp is not None:
-        words += ["--group", visit.grp]
-    return join(words)
 
 
 def _first_line(visit: VisitFacts) -> str:

@@ -21,7 +21,7 @@ from mainspring.errors import (
     UnknownProcess,
     UnknownSignal,
 )
-from mainspring.kernel import DEFAULT_POOL, DEFAULT_PRIORITY, RetryPolicy, register_queues
+from mainspring.kernel import DEFAULT_POOL, DEFAULT_PRIORITY, register_queues
 from mainspring.processes.commit.signals import send_steps
 from mainspring.processes.commit.start import Started, insert_process, start_steps
 from mainspring.processes.commit.visits import NewVisit, insert_steps
@@ -46,6 +46,7 @@ from mainspring.processes.structural.request import (
     request_cancel,
     request_steps,
 )
+from mainspring.retry_policy import checked_policy
 from mainspring.tasks.declare.options import check_priority
 from mainspring.tasks.declare.sealing import Sealing
 from mainspring.tasks.declare.task import Task
@@ -115,9 +116,7 @@ class Registry:
         if "aliases" in given:
             raise InvalidProcess(f"process {name!r}: aliases= is written was= now")
         was = as_names("was", given.pop("was", None))
-        retry = given.pop("retry", None) or RetryPolicy()
-        if not isinstance(retry, RetryPolicy):
-            raise InvalidSetting(f"retry must be a RetryPolicy, got {retry!r}")
+        retry = checked_policy(given.pop("retry", None))
         fields = ProcessSettings.__dataclass_fields__
         check_settings(f"process {name!r}", given, fields, InvalidProcess)
         searchable = as_names("searchable", given.pop("searchable", None))

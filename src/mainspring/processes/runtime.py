@@ -31,7 +31,6 @@ from mainspring.kernel import (
     Parked,
     QueueSettings,
     Retry,
-    RetryPolicy,
     Run,
     WorkerPort,
     judge,
@@ -63,6 +62,7 @@ from mainspring.processes.statements import SQL
 from mainspring.processes.structural.change import Answer
 from mainspring.processes.structural.check import FAIL
 from mainspring.processes.structural.not_run import overdue, stopped, too_late
+from mainspring.retry_policy import RetryPolicy
 from mainspring.tasks.declare.promise import Failure
 from mainspring.tasks.declare.sealing import SEALED, Sealing
 from mainspring.tasks.run.execute import by_payload

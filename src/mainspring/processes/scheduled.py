@@ -12,9 +12,10 @@ import msgspec
 from mainspring.db.database import Connection, Database
 from mainspring.errors import UnknownCipherKey
 from mainspring.jobs import START_QUEUE
-from mainspring.kernel import Alone, Done, Outcome, QueueSettings, RetryPolicy, Run, own_queue
+from mainspring.kernel import Alone, Done, Outcome, QueueSettings, Run, own_queue
 from mainspring.processes.commit.start import Begin, start_steps
 from mainspring.processes.record.sealed_values import opened_value
+from mainspring.retry_policy import RetryPolicy
 from mainspring.tasks.declare.sealing import SEALED, Sealing
 
 

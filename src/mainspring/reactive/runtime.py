@@ -25,7 +25,6 @@ from mainspring.kernel import (
     Offer,
     Outcome,
     QueueSettings,
-    RetryPolicy,
     Run,
     WorkerPort,
     offer_new_visits,
@@ -50,6 +49,7 @@ from mainspring.reactive.schedule.change import Spread
 from mainspring.reactive.schedule.check import Check, Definitions
 from mainspring.reactive.schedule.expect import expect
 from mainspring.reactive.statements import SQL
+from mainspring.retry_policy import RetryPolicy
 
 log = logging.getLogger("mainspring")
 Item = TypeVar("Item")

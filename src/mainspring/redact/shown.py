@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Protocol, TypeVar
 
-from mainspring.kernel import decoded
+from mainspring.db.sql import decoded
 from mainspring.redact.stored import Rules
 
 _DROPPED = {"$": {"dropped": True}}  # in place of a result that was kept for its time

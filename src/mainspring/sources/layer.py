@@ -6,16 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 from mainspring.db.database import Database
 from mainspring.endpoint import Endpoint
-from mainspring.kernel import (
-    Layer,
-    Offer,
-    Outcome,
-    QueueSettings,
-    RetryPolicy,
-    Run,
-    WorkerPort,
-    offer_visits,
-)
+from mainspring.kernel import Layer, Offer, Outcome, QueueSettings, Run, WorkerPort, offer_visits
+from mainspring.retry_policy import RetryPolicy
 from mainspring.sources.apply.batch import Committer
 from mainspring.sources.apply.effects import Host
 from mainspring.sources.declare.broker import BrokerClient

@@ -9,8 +9,9 @@ from typing import cast
 from mainspring.breakers.breaker import Breaker
 from mainspring.declaring import as_names
 from mainspring.errors import InvalidSetting, InvalidTask
-from mainspring.kernel import DEFAULT_PRIORITY, RetryPolicy
+from mainspring.kernel import DEFAULT_PRIORITY
 from mainspring.redact import NOTHING, Redactor, as_redactor
+from mainspring.retry_policy import checked_policy
 from mainspring.tasks.declare.habits import setting_hint
 from mainspring.tasks.declare.options import check_priority
 from mainspring.tasks.declare.sealing import Sealing
@@ -36,9 +37,7 @@ def make_task(
 ) -> Task[..., object]:
     """The task of a function. Times in `given` are seconds."""
     check_priority(cast("int", given.get("priority", DEFAULT_PRIORITY)))
-    retry = given.pop("retry", None) or RetryPolicy()
-    if not isinstance(retry, RetryPolicy):
-        raise InvalidSetting(f"retry must be a RetryPolicy, got {retry!r}")
+    retry = checked_policy(given.pop("retry", None))
     breaker = given.get("breaker")
     if breaker is not None and not isinstance(breaker, Breaker):
         raise InvalidSetting(f"breaker must be a Breaker, got {breaker!r}")

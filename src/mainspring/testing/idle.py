@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 from typing import Unpack
 
 from mainspring.app import Mainspring
-from mainspring.kernel.settings import WorkerOptions
 from mainspring.loops import run_apart
 from mainspring.testing.placed import only_present
 from mainspring.testing.skipping import Skipping
+from mainspring.worker_options import WorkerOptions
 
 # A worker of a test has little to do and dies often: it beats and looks often too.
 FAST_SETTINGS: WorkerOptions = {"lease": 1.0, "poll": 0.05, "grace": 5.0}

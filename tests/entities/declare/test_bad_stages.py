@@ -16,8 +16,8 @@ from mainspring.entities.save.conflicts import NAMED_AFTER, Conflicts
 from mainspring.entities.source.rows import Loaded
 from mainspring.errors import InvalidKind, InvalidStage, UnreadableState
 from mainspring.kernel.outcome import Again
-from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.visit import Visit
+from mainspring.retry_policy import RetryPolicy
 from mainspring.testing import wait_until
 from stages import Stages
 

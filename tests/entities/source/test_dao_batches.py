@@ -9,7 +9,7 @@ import pytest
 
 from mainspring import Change, Kind, Untouched, Update, one_by_one
 from mainspring.errors import InvalidKind
-from mainspring.kernel.retry import RetryPolicy
+from mainspring.retry_policy import RetryPolicy
 from mainspring.testing import wait_until
 from stages import Stages
 

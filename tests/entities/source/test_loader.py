@@ -20,7 +20,7 @@ from mainspring.entities.source.rows import Loaded, TableSource
 from mainspring.ids import shard_of
 from mainspring.kernel.port import WorkerPort
 from stages import Stages, wait_until
-from visits import visit
+from visits import known_keys, visit
 
 
 def picture(body: str = "{}") -> Picture:
@@ -243,7 +243,7 @@ async def test_a_stage_is_asked_with_the_state_that_it_has_saved(stages: Stages)
     async with stages.working() as worker:
         await once.began.wait()
         stages.offer("listing~", payload={"new": 1})
-        await wait_until(lambda: ("listing~", "1") in worker.buffer.known_keys)
+        await wait_until(lambda: ("listing~", "1") in known_keys(worker.buffer))
         once.go_on.set()
         await stages.rest(worker)
 

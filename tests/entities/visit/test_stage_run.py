@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from mainspring import Untouched, Update, now
-from mainspring.kernel.retry import RetryPolicy
+from mainspring.retry_policy import RetryPolicy
 from mainspring.testing import Clock, wait_until
 from stages import Stages
 

@@ -13,15 +13,15 @@ from mainspring.db.database import Database
 from mainspring.db.session import Session
 from mainspring.db.sql import Record, Statement, Values
 from mainspring.ids import token
-from mainspring.kernel.lease.bands import CLOSED, Code, code_of
 from mainspring.kernel.lease.dead import declare_dead
 from mainspring.kernel.lease.loop_port import LoopPort
 from mainspring.kernel.lease.pool_view import LeaseRow
 from mainspring.kernel.lease.shards import Shards
-from mainspring.kernel.lease.sharing import Peer
 from mainspring.kernel.owned import Owned
 from mainspring.kernel.settings import WorkerSettings
 from mainspring.kernel.statements import SQL
+from mainspring.sharing.bands import CLOSED, Code, code_of
+from mainspring.sharing.shares import Peer
 from visits import Visits, queue
 
 SETTINGS = WorkerSettings(lease=60.0)

@@ -10,14 +10,14 @@ import pytest
 
 from mainspring.db.database import Database
 from mainspring.db.session import Session
-from mainspring.kernel.lease.bands import code_of
 from mainspring.kernel.lease.loop_port import LoopPort
 from mainspring.kernel.lease.pool_view import LeaseRow
 from mainspring.kernel.lease.shards import Shards
-from mainspring.kernel.lease.sharing import Peer
 from mainspring.kernel.owned import Owned
 from mainspring.kernel.settings import WorkerSettings
 from mainspring.kernel.statements import SQL
+from mainspring.sharing.bands import code_of
+from mainspring.sharing.shares import Peer
 from visits import Visits, queue
 
 SETTINGS = WorkerSettings()

@@ -24,7 +24,7 @@ from mainspring.kernel.tuning import DEFAULT
 from mainspring.kernel.visit import Run
 from mainspring.limits import Bucket
 from mainspring.testing import wait_until
-from visits import NOON, visit
+from visits import NOON, known_keys, visit
 
 mood: contextvars.ContextVar[str] = contextvars.ContextVar("mood", default="none")
 
@@ -239,7 +239,7 @@ async def test_a_visit_that_is_left_is_said_to_be_so_at_once() -> None:
         await wait_until(lambda: len(bench.owned.runs) == 2)
         bench.runner.stop_all("fenced")
         await wait_until(lambda: sorted(bench.left) == ["a", "b"])
-        assert not bench.buffer.known_keys
+        assert not known_keys(bench.buffer)
 
         bench.owned.good_until = 0.0  # the lease has ended: nothing starts
         bench.give("c")

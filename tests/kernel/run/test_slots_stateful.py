@@ -21,7 +21,7 @@ from mainspring.kernel.owned import Owned
 from mainspring.kernel.run.buffer import Buffer
 from mainspring.kernel.run.runner import Runner
 from mainspring.kernel.visit import Run, Visit
-from visits import NOON, queue, visit
+from visits import NOON, known_keys, queue, visit
 
 SHARDS = 4
 KEYS = 6
@@ -178,7 +178,7 @@ async def test_whatever_happens_every_visit_ends(caplog: pytest.LogCaptureFixtur
         world = World(seed)
         await world.live(150)
         await world.come_to_rest()
-        left = (world.rows, world.owned.runs, world.buffer.known_keys, world.buffer.size)
+        left = (world.rows, world.owned.runs, known_keys(world.buffer), world.buffer.size)
         assert left == ({}, {}, set(), 0), f"seed {seed}"
         world.runner.close()
         await world.runner.ended(1)

@@ -10,9 +10,9 @@ import pytest
 
 from mainspring.ids import shard_of
 from mainspring.kernel.outcome import Again, Done, Parked
-from mainspring.kernel.retry import RetryPolicy
 from mainspring.kernel.settle.batches import lock_visits
 from mainspring.kernel.visit import Run
+from mainspring.retry_policy import RetryPolicy
 from mainspring.testing import wait_until, watch
 from visits import Visits, queue
 from workers import working

@@ -15,6 +15,7 @@ from mainspring.errors import Refused
 from mainspring.kernel.worker import Worker
 from mainspring.processes.operate.bulk import TaskFilter
 from mainspring.testing import Clock, run_until_idle, wait_until
+from visits import known_keys
 
 
 @pytest.fixture
@@ -312,7 +313,7 @@ async def test_a_step_that_waits_for_its_turn_does_not_begin_after_its_undo(
 
 def in_hand(worker: Worker) -> set[tuple[str, int]]:
     """How many visits of each queue the worker has, running or not."""
-    return set(Counter(queue for queue, _ in worker.buffer.known_keys).items())
+    return set(Counter(queue for queue, _ in known_keys(worker.buffer)).items())
 
 
 async def test_a_parent_that_has_ended_is_not_told_of_its_children(

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 from process_scene import Scene, call, given, outcome, value
 
-from mainspring.kernel.retry import RetryPolicy
 from mainspring.processes.record.decision import Decision, Undo
 from mainspring.processes.record.decision import Scope as NewScope
 from mainspring.processes.structural.request import ProcessRestart, request_restart
+from mainspring.retry_policy import RetryPolicy
 
 
 async def restart(scene: Scene, process: str, actor: str, *, force: bool = False) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mainspring.console.look import Crumb, Page, Visitor
 from mainspring.console.remedies import standing
+from mainspring.declaring import OWN
 from mainspring.errors import NotFound
-from mainspring.kernel.settings import OWN
 from mainspring.operate.queues import SET_BY_OPERATORS
 
 NEXT = 20

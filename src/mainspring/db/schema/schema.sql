@@ -4808,6 +4808,8 @@ CREATE UNIQUE INDEX api_token_san ON mainspring.api_token USING btree (san) WHER
 
 CREATE INDEX audit_at ON mainspring.audit USING btree (at);
 
+CREATE INDEX breaker_open ON mainspring.breaker USING btree (queue, until DESC) WHERE ((opened_at IS NOT NULL) AND (grp <> ''::text));
+
 CREATE INDEX edge_of_task ON ONLY mainspring.edge USING btree (process_id, task, pos);
 
 CREATE INDEX edge_other_process_id_task_pos_idx ON mainspring.edge_other USING btree (process_id, task, pos);

@@ -30,8 +30,8 @@ from mainspring.entities.declare.event import Saved
 from mainspring.entities.declare.stage import Stage
 from mainspring.entities.statements import SQL
 from mainspring.errors import InvalidStage, NotFound
-from mainspring.kernel import RetryPolicy
 from mainspring.phrases import nearest
+from mainspring.retry_policy import RetryPolicy
 
 NAME_BYTES = 80
 # What a new sink begins with: what is saved from now on, or every entity as it is.

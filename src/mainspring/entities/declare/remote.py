@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 
+from mainspring.declaring import POSITIVE, SECONDS, check_number, check_whole
 from mainspring.errors import InvalidSetting, MissingExtra
-from mainspring.kernel import POSITIVE, SECONDS, check_number, check_whole
 
 PROCESS_SECONDS = 10.0
 SAVED_SECONDS = 30.0

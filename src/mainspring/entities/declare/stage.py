@@ -25,7 +25,7 @@ from mainspring.entities.declare.outcome import Untouched, Update
 from mainspring.entities.declare.remote import RemotePlace
 from mainspring.entities.declare.state import StateType
 from mainspring.errors import UnknownStage
-from mainspring.kernel import RetryPolicy
+from mainspring.retry_policy import RetryPolicy
 
 # should_process answers within this, or the entity is queued unasked (seconds).
 BUDGET_SECONDS = 0.1

@@ -11,7 +11,16 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
-from mainspring.declaring import check_settings, in_seconds, name_of
+from mainspring.declaring import (
+    POSITIVE,
+    SECONDS,
+    STARTS,
+    check_number,
+    check_settings,
+    check_whole,
+    in_seconds,
+    name_of,
+)
 from mainspring.entities.declare.declared_kind import DeclaredKind
 from mainspring.entities.declare.remote import ASK_SECONDS, RemotePlace
 from mainspring.entities.declare.stage import (
@@ -25,7 +34,7 @@ from mainspring.entities.declare.stage import (
 from mainspring.entities.declare.state import StateType
 from mainspring.entities.declare.table import Shape, check_column
 from mainspring.errors import DuplicateStage, InvalidSetting, InvalidStage
-from mainspring.kernel import POSITIVE, SECONDS, STARTS, RetryPolicy, check_number, check_whole
+from mainspring.retry_policy import RetryPolicy
 
 NAME_BYTES = 80
 

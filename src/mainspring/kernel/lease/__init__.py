@@ -1,7 +1,5 @@
 """Leases: who owns which shards, who is alive, and what becomes of what the dead held.
 
-away.py       what the worker's row says of the endpoints that its queues need
-bands.py      which queues need leases of their own while workers of a pool differ in code
 dead.py       declares a worker dead: deletes its row, frees its shards, marks what it had read
 doubts.py     stops runs whose visits are said to be gone, if the database says so too
 heart.py      the thread that beats, renews the lease and fences the worker when it ends
@@ -11,7 +9,8 @@ parts.py      claims this worker's part of the limits of queues
 pool_view.py  the pool as the last beat has read it: its workers, leases and bands
 recut.py      writes the leases of a pool anew when its bands have changed
 shards.py     which shards this worker has, takes and gives away
-sharing.py    decides how shards are shared among workers; pure, no I/O
 watchdog.py   ends the process if its runs could not be stopped when the lease ended
 sql/          the statements that they send, one a file
+
+What they decide is in mainspring/sharing.
 """

@@ -22,21 +22,21 @@ from mainspring.db.database import Database
 from mainspring.db.reconnecting import Reconnecting
 from mainspring.db.session import Session
 from mainspring.db.sql import as_rows
-from mainspring.kernel.lease.away import AwayNews
-from mainspring.kernel.lease.bands import code_of
+from mainspring.endpoint import AwayNews
 from mainspring.kernel.lease.dead import deny_death, free_leases
 from mainspring.kernel.lease.holds import Holds, OwnHold, release
 from mainspring.kernel.lease.loop_port import LoopPort, QueueRow
 from mainspring.kernel.lease.parts import Parts
 from mainspring.kernel.lease.pool_view import LeaseRow
 from mainspring.kernel.lease.shards import Shards
-from mainspring.kernel.lease.sharing import Peer
 from mainspring.kernel.lease.watchdog import Watchdog
 from mainspring.kernel.owned import Owned
 from mainspring.kernel.settings import QueueSettings, WorkerSettings
 from mainspring.kernel.statements import SQL
 from mainspring.kernel.tuning import LEASE
 from mainspring.loop_watch import LoopWatch
+from mainspring.sharing.bands import code_of
+from mainspring.sharing.shares import Peer
 
 log = logging.getLogger("mainspring")
 
@@ -63,7 +63,7 @@ class Heart(threading.Thread):
         self._settings = settings
         queues = list(queues)
         self._turns = {queue.name: queue.turns for queue in queues}
-        self._away = AwayNews(queues)
+        self._away = AwayNews((queue.name, queue.endpoint) for queue in queues)
         self._watched = [*self._turns, *watched]  # whose settings are read
         self._session = Session(database, patience=settings.lease * LEASE.connect)
         self._session.call_between(self._beat_if_due)

@@ -185,7 +185,9 @@ class LoopPort:
             return visit.shard not in mine or visit.shard in gone
 
         self.buffer.drop(unwanted, shards, by_queue)
-        self.buffer.own(shards, by_queue, clock.local())
+        now = clock.local()
+        for queue in self.buffer.queues.values():
+            queue.groups.own(by_queue[queue.name] if by_queue else shards, now)
         self.runner.suspects.drop(unwanted)
         self.owned.loop_looked(gone)
         self.reader.restart()
@@ -281,10 +283,6 @@ class LoopPort:
         """Queues of which this worker may start no more than its part of their limits."""
         queues = self.buffer.queues.values()
         return [q for q in queues if q.concurrency is not None or q.rate is not None]
-
-    def fill_soon(self) -> None:
-        """Slots look for what they can start."""
-        self.tell(self.runner.fill)
 
     def suspects_done(self) -> bool:
         # What the heart has just taken over the loop may not have looked at yet.

@@ -90,7 +90,7 @@ class Parts:
             rested = (limits.rested or 0.0) if alone else 0.0
         burst = limits.burst_of(part.rate)
         self._give(queue, min(part.size, most), part.rate, burst=burst, rested=rested)
-        self._loop_port.fill_soon()
+        self._loop_port.tell(self._loop_port.runner.fill)
 
     def _spared(self, queue: QueueState, rate: float | None) -> float:
         """For how long nothing was taken already, by the tokens that are given back."""

@@ -10,7 +10,8 @@ from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from mainspring.db.session import Session
-from mainspring.kernel.lease.bands import (
+from mainspring.kernel.statements import SQL
+from mainspring.sharing.bands import (
     CLOSED,
     WHOLE,
     Band,
@@ -22,8 +23,7 @@ from mainspring.kernel.lease.bands import (
     members,
     planned,
 )
-from mainspring.kernel.lease.sharing import Lease, Peer
-from mainspring.kernel.statements import SQL
+from mainspring.sharing.shares import Lease, Peer
 
 Held: TypeAlias = tuple[str, int]  # the name of a lease (of the pool, or of a band) and its shard
 

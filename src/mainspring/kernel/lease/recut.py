@@ -1,7 +1,7 @@
 """A recut: the ownership of a pool's shards is written down in the bands that its living codes need.
 
 One transaction, by any worker whose beat shows that it is time. It waits for nobody: what others have
-locked is left to the next one. What bands.py decides is written here.
+locked is left to the next one. What sharing/bands.py decides is written here.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from uuid import UUID
 from mainspring import clock, crash_points
 from mainspring.db.sql import as_rows
 from mainspring.ids import token
-from mainspring.kernel.lease.bands import CLOSED, WHOLE, Cut, Piece, band_name, bands_for, planned
 from mainspring.kernel.lease.pool_view import PoolView
-from mainspring.kernel.lease.sharing import Lease
 from mainspring.kernel.statements import SQL
 from mainspring.kernel.tuning import LEASE
+from mainspring.sharing.bands import CLOSED, WHOLE, Cut, Piece, band_name, bands_for, planned
+from mainspring.sharing.shares import Lease
 
 log = logging.getLogger("mainspring")
 

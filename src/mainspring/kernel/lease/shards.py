@@ -1,6 +1,6 @@
 """Shards: which of them this worker has, takes, and gives away.
 
-Carries out what sharing.py and bands.py decide. Mine is what memory and the lease table agree on. Memory
+Carries out what mainspring/sharing decides. Mine is what memory and the lease table agree on. Memory
 lets go before a give is sent, and adopts only what was read back: under a new epoch where an answer was
 lost. A lease is of the pool, or of one of its bands while the pool is cut; its name tells which.
 """
@@ -16,15 +16,21 @@ from uuid import UUID
 
 from mainspring import clock, crash_points
 from mainspring.db.session import Session
+from mainspring.declaring import OWN
 from mainspring.errors import MixedPool
 from mainspring.ids import token
 from mainspring.kernel.lease import recut
-from mainspring.kernel.lease.bands import Code, Piece, must_yield, turns_of
 from mainspring.kernel.lease.dead import declare_dead
 from mainspring.kernel.lease.holds import hold, mark_held, read_held
 from mainspring.kernel.lease.loop_port import LoopPort
 from mainspring.kernel.lease.pool_view import Held, LeaseRow, PoolView
-from mainspring.kernel.lease.sharing import (
+from mainspring.kernel.owned import Owned
+from mainspring.kernel.settings import WorkerSettings
+from mainspring.kernel.statements import SQL
+from mainspring.kernel.tuning import LEASE
+from mainspring.kernel.visit import LAST_KEY, Position
+from mainspring.sharing.bands import Code, Piece, must_yield, turns_of
+from mainspring.sharing.shares import (
     Gift,
     Lease,
     Peer,
@@ -33,11 +39,6 @@ from mainspring.kernel.lease.sharing import (
     shards_to_take,
     surplus_gift,
 )
-from mainspring.kernel.owned import Owned
-from mainspring.kernel.settings import OWN, WorkerSettings
-from mainspring.kernel.statements import SQL
-from mainspring.kernel.tuning import LEASE
-from mainspring.kernel.visit import LAST_KEY, Position
 
 log = logging.getLogger("mainspring")
 

@@ -4,6 +4,5 @@ intake.py        decides what is read next, and when: looks back, sweeps and sle
 listener.py      listens for notifications, so that an idle worker starts within milliseconds
 orders.py        what the intake tells the reader to do
 reader.py        reads what the intake says, and brings due visits into the buffer
-sleeper.py       somebody who waits for due visits though it is no worker
 sql/             the statements that they send, one a file
 """

@@ -32,8 +32,7 @@ class Buffer:
         self._gate = gate  # the heart changes parts under it
         self.tuning = tuning
         self.queues = {
-            s.name: QueueState(s, False, False, s.hold_after, s.work_timeout, groups=Groups(tuning))
-            for s in settings
+            s.name: QueueState(s, False, False, s.hold_after, s.work_timeout) for s in settings
         }
         # Versions settled since the last read was sent: its page may still show them.
         self.consumed: set[int] = set()
@@ -42,11 +41,6 @@ class Buffer:
         self._rated: list[Groups[Visit]] = []  # those that may have to wait for a time to come
         self.fairness = Fairness(self.queues.values(), slots, tuning)
         self.choice = Choice(self.fairness)
-
-    @property
-    def known_keys(self) -> set[tuple[str, str]]:
-        """Queue and key of everything this worker has: buffered, running or unsettled."""
-        return {(queue.name, key) for queue in self.queues.values() for key in queue.known_keys}
 
     @property
     def size(self) -> int:
@@ -94,9 +88,7 @@ class Buffer:
     def pop(self, now: float, *, beside: bool = False) -> Visit | None:
         """The next visit to start, counted as running from here on; None if none may start.
         `beside`: only of queues that need no slot."""
-        for groups in self._rated:
-            if groups.next_at() <= now:
-                self._place_all(groups.release_rated(now))
+        self.release_rated(now)
         choice, fairness = self.choice, self.fairness
         while (level := choice.best(now, beside=beside)) is not None:
             visit = level.pop()
@@ -286,21 +278,13 @@ class Buffer:
         waiting = [visit for queue in self.queues.values() for visit in queue.waiting]
         return any(map(wanted, [*waiting, *self.turns]))
 
-    def own(
-        self, shards: frozenset[int], by_queue: Mapping[str, frozenset[int]] | None, now: float
-    ) -> None:
-        """These shards are mine, as of now."""
-        for queue in self.queues.values():
-            queue.groups.own(by_queue[queue.name] if by_queue else shards, now)
-
     def drop(
         self,
         unwanted: Callable[[Visit], bool],
         shards: frozenset[int],
         by_queue: Mapping[str, frozenset[int]] | None = None,
     ) -> None:
-        """Forget waiting visits (of shards that are no longer mine). `by_queue`: where shards are not the
-        same for each queue."""
+        """Forget waiting visits (of shards that are no longer mine). `by_queue`: shards differ by queue."""
 
         def sift(visits: Iterable[Visit]) -> list[Visit]:
             listed = list(visits)
@@ -309,11 +293,7 @@ class Buffer:
             return [visit for visit in listed if not unwanted(visit)]
 
         for queue in self.queues.values():
-            for priority, level in enumerate(queue.levels):
-                if level:
-                    level.keep(sift(level))
-                    if not level:
-                        self.choice.note_empty(queue.name, priority)
-            queue.groups.sift(sift, by_queue[queue.name] if by_queue else shards)
+            for priority in queue.sift(sift, by_queue[queue.name] if by_queue else shards):
+                self.choice.note_empty(queue.name, priority)
         self.turns.sift(sift)
         self.release_turns()

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import count
@@ -200,6 +200,17 @@ class QueueState:
         """All that wait for a slot or for room in their group, in no order."""
         kept = [visit for group in self.groups for visit in group.kept]
         return [*kept, *(visit for level in self.levels for visit in level)]
+
+    def sift(
+        self, sift: Callable[[Iterable[Visit]], list[Visit]], shards: frozenset[int]
+    ) -> Iterator[int]:
+        """Keep of what waits what `sift` keeps; these shards are mine. Yields priorities with none left."""
+        self.groups.sift(sift, shards)
+        for priority, level in enumerate(self.levels):
+            if level:
+                level.keep(sift(level))
+                if not level:
+                    yield priority
 
     def least_priority(self) -> int:
         """The least priority that waits here; below all if nothing does."""

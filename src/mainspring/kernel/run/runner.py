@@ -45,6 +45,7 @@ class Runner:
         wants_more: Callable[[], None],
         left: Callable[[Visit], None],
         judge: Judge | None = None,
+        told: Callable[[Sequence[Run]], None] | None = None,
     ) -> None:
         self.owned = owned
         self.buffer = buffer
@@ -54,7 +55,8 @@ class Runner:
         self._hold = hold
         self._finished = finished
         self._wants_more = wants_more
-        self._judge = judge  # told of runs that have ended
+        # Of runs that have ended one is told who may keep others back for it, and one who counts them.
+        self._judge, self._told = judge, told
         self._left = left  # told of each visit that is due and no longer in hand
         self._tokens = Tokens()
         self._idle: list[asyncio.Future[None]] = []  # slots that wait for a visit
@@ -310,6 +312,8 @@ class Runner:
         judge = self._judge
         if judge is not None and (judge.on or [run for run in runs if run.rest is not None]):
             judge.ended(runs)
+        if self._told is not None:
+            self._told(runs)
         self._finished(runs)
 
     def _free_place(self, run: Run) -> None:

@@ -19,12 +19,12 @@ import msgspec
 from mainspring.db.caller import Caller
 from mainspring.declaring import Seconds
 from mainspring.errors import InvalidArguments, InvalidProcess
-from mainspring.kernel import RetryPolicy
 from mainspring.processes.declare.handle import ProcessHandle
 from mainspring.processes.declare.process import AnyProcess, Process
 from mainspring.processes.record.arguments import Callee, check_options, kind_of, without
 from mainspring.processes.record.decision import ChildTask
 from mainspring.processes.record.recorder import current
+from mainspring.retry_policy import RetryPolicy
 from mainspring.tasks.declare.promise import Promise
 from mainspring.tasks.declare.task import Call, Task
 

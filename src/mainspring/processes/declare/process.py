@@ -22,12 +22,13 @@ from typing import (
 from mainspring.db.caller import Caller
 from mainspring.declaring import Seconds
 from mainspring.errors import InvalidArguments, InvalidSetting, PayloadTooLarge
-from mainspring.kernel import DEFAULT_PRIORITY, Handler, QueueSettings, RetryPolicy
+from mainspring.kernel import DEFAULT_PRIORITY, Handler, QueueSettings
 from mainspring.processes.commit.start import Begin
 from mainspring.processes.declare.handle import ProcessHandle
 from mainspring.processes.record.arguments import check_attrs
 from mainspring.processes.record.recorder import current
 from mainspring.processes.record.sealed_values import check_searchable, opened_value
+from mainspring.retry_policy import RetryPolicy
 from mainspring.tasks.declare.calls import Calls, Maps
 from mainspring.tasks.declare.options import KEY_BYTES, CallOptions, check_text, with_options
 from mainspring.tasks.declare.policy import declared

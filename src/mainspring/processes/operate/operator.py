@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
-from mainspring.db.database import Connection, Database
-from mainspring.db.pool import AsyncPool
+from mainspring.db.database import Connection
+from mainspring.db.pool import HasPool
 from mainspring.db.sql import Steps
 from mainspring.jobs import Operation
 from mainspring.kernel import KERNEL_SQL
@@ -54,11 +54,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class OperatedProcesses(Protocol):
-    """What has a database: the application."""
+class OperatedProcesses(HasPool, Protocol):
+    """What has a database, and what its values are sealed by."""
 
-    async def database(self) -> Database: ...
-    async def pool(self) -> AsyncPool: ...
     @property
     def sealing(self) -> Sealing | None: ...
 
@@ -177,34 +175,20 @@ class ProcessOperator:
         """What `restart` would redo, stop and keep, as things are now. Nothing is written."""
         process = await self.find(id)
         change = Restarting(process.id, (await self._host.database()).shard_count)
-        order = ProcessRestart.starting(task)
-
-        async def look(connection: Connection) -> RestartPreview:
-            return await connection.follow(change.preview(order))
-
-        return await self._ask(look)
+        return await self._ask(Connection.follow, change.preview(ProcessRestart.starting(task)))
 
     async def signal(
         self, id: str, name: str, payload: object = None, *, signal_id: str | None = None
     ) -> bool:
-        """Send a signal to a process; returns whether it is new. The code that waits for it checks
-        the payload when it takes it."""
+        """Send a signal; returns whether it is new. Who waits for it checks the payload."""
         process = await self.find(id)
         shard_count = (await self._host.database()).shard_count
         text = given_value(self._host.sealing, payload)
-
-        async def send(connection: Connection) -> bool:
-            steps = send_steps(
-                process.id,
-                name,
-                text,
-                shard_count=shard_count,
-                id=signal_id,
-                sent_by=origin().actor,
-            )
-            return await connection.follow(steps)
-
-        return await self._noted(("signal", f"{process.id} {name}"), send)
+        by = origin().actor
+        steps = send_steps(
+            process.id, name, text, shard_count=shard_count, id=signal_id, sent_by=by
+        )
+        return await self._noted(("signal", f"{process.id} {name}"), Connection.follow, steps)
 
     async def restart_tasks(
         self,
@@ -344,8 +328,7 @@ class ProcessOperator:
         terms: TemplateTerms | None = None,
         source: str = "",
     ) -> None:
-        """Keep a filter with its action (search, restart, cancel, check), and how that is done, under a
-        name."""
+        """Keep a filter, its action (search, restart, cancel, check) and how to do it under a name."""
         noted, save = ("save_template", name), templates.save_template
         await self._noted(noted, save, name, wanted, action=action, terms=terms, source=source)
 
@@ -403,8 +386,7 @@ class ProcessOperator:
     async def setting_changes(
         self, type: str | None = None, *, actor: str | None = None, limit: int = 50
     ) -> list[SettingChange]:
-        """The changes that were made, of a process type, an actor or all, newest first, with who
-        made them."""
+        """Changes of a process type, an actor or all, newest first, with who made them."""
         subject = f"process {type}" if type is not None else actor and f"actor {actor}"
         return await self._ask(settings.list_changes, subject, limit=limit)
 

@@ -13,8 +13,8 @@ import msgspec
 
 from mainspring.db.sql import words
 from mainspring.db.tx import Tx
+from mainspring.declaring import check_page
 from mainspring.errors import InvalidSetting, NotFound
-from mainspring.kernel import check_page
 from mainspring.phrases import nearest
 from mainspring.processes.statements import SQL
 from mainspring.redact import NOTHING, Redactor, Rules, read_rules

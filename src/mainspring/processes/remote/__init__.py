@@ -13,6 +13,7 @@ seal.py         the seal of tickets, and the secrets of the installation
 hidden.py       what an actor tells of a failure, without what its task hides
 settling.py     the steps of settling: statements and judgements, no I/O
 stored.py       what actors elsewhere bring, as it is stored where values are encrypted
+sleeper.py      somebody who waits for due visits though it is no worker
 ticket.py       what an actor elsewhere shows when it beats or answers for a task that it pulled
 sql/            the statements that they send, one a file
 """

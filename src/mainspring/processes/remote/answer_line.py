@@ -13,13 +13,13 @@ from mainspring.db.connect.outage import is_transient
 from mainspring.db.database import Database
 from mainspring.db.sql import Steps
 from mainspring.errors import InvalidArguments, NotDone
-from mainspring.kernel import RetryPolicy
 from mainspring.processes.commit.batch import NotSettled, Torn
 from mainspring.processes.commit.commit import BATCH, WIDE, WIDEST
 from mainspring.processes.remote import settling
 from mainspring.processes.remote.places import RowPlaces
 from mainspring.processes.remote.plain import is_plain, plain_steps
 from mainspring.processes.remote.settling import Prepared, SettledAs, Settling
+from mainspring.retry_policy import RetryPolicy
 from mainspring.shape import told
 from mainspring.tasks.declare.sealing import Sealing
 

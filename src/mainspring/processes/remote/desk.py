@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 from mainspring.db.database import Database
 from mainspring.db.sql import Steps
 from mainspring.errors import InvalidArguments
-from mainspring.kernel import RetryPolicy, Run
+from mainspring.kernel import Run
 from mainspring.processes.commit.change import TaskChange
 from mainspring.processes.commit.commit import change_steps
 from mainspring.processes.declare.versions import Versions
@@ -25,6 +25,7 @@ from mainspring.processes.remote.pulling import PullAsk, id_of
 from mainspring.processes.remote.seal import Seals
 from mainspring.processes.remote.settling import SettledAs, Settling
 from mainspring.processes.remote.ticket import Ticket, open_steps
+from mainspring.retry_policy import RetryPolicy
 from mainspring.tasks.declare.sealing import Sealing
 from mainspring.tasks.declare.signature import encode_result
 from mainspring.tasks.declare.task import Task

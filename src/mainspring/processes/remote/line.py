@@ -1,6 +1,6 @@
 """The line of waiting pulls: one look holds for all who wait in this process, in one event loop.
 
-A look that finds nothing makes it sleep: whoever offers a task then notifies it (kernel, Sleeper). It
+A look that finds nothing makes it sleep: whoever offers a task then notifies it (Sleeper). It
 looks now and then all the same, after 0.05 s, doubling to 1 s. A pull whose caller has gone gives back
 what was held for it, at once.
 """
@@ -21,7 +21,7 @@ from mainspring.db.connect.outage import is_transient
 from mainspring.db.database import Database
 from mainspring.db.reconnecting import Reconnecting
 from mainspring.db.sql import Steps
-from mainspring.kernel import Run, Sleeper
+from mainspring.kernel import Run
 from mainspring.processes.commit.change import TaskChange
 from mainspring.processes.declare.versions import Versions
 from mainspring.processes.remote import pulling
@@ -34,6 +34,7 @@ from mainspring.processes.remote.pulling import (
     PullAsk,
 )
 from mainspring.processes.remote.seal import Seals
+from mainspring.processes.remote.sleeper import Sleeper
 from mainspring.processes.remote.ticket import Pulled
 from mainspring.tasks.declare.sealing import Sealing
 

@@ -22,7 +22,6 @@ from mainspring.kernel import (
     Postponed,
     QueueSettings,
     Retry,
-    RetryPolicy,
     Run,
     SettleAnswer,
     lock_steps,
@@ -41,6 +40,7 @@ from mainspring.processes.remote.ticket import Ticket
 from mainspring.processes.run.actor_policy import retry_of, with_stored_timeouts
 from mainspring.processes.statements import SQL
 from mainspring.processes.structural.not_run import too_late
+from mainspring.retry_policy import RetryPolicy
 from mainspring.tasks.declare.promise import Failure
 from mainspring.tasks.declare.sealing import Sealing
 from mainspring.tasks.run.queue import never_run

@@ -11,11 +11,12 @@ import msgspec
 
 from mainspring.db.sql import Steps, rows
 from mainspring.errors import InvalidSetting
-from mainspring.kernel import QueueSettings, RetryPolicy, Visit
+from mainspring.kernel import QueueSettings, Visit
 from mainspring.processes.commit.change import NewTask
 from mainspring.processes.commit.task_input import NO_OPTIONS
 from mainspring.processes.commit.visits import is_process_visit
 from mainspring.processes.statements import SQL
+from mainspring.retry_policy import RetryPolicy
 from mainspring.tasks.declare.policy import Policy, policy_of
 
 log = logging.getLogger("mainspring")

@@ -24,7 +24,6 @@ from mainspring.kernel import (
     NewlyParked,
     QueueSettings,
     Retry,
-    RetryPolicy,
     Run,
     WorkerPort,
     judge,
@@ -47,6 +46,7 @@ from mainspring.processes.statements import SQL
 from mainspring.processes.structural.change import call_off_versions
 from mainspring.processes.structural.deadline import timed_out
 from mainspring.processes.structural.request import ProcessEngine
+from mainspring.retry_policy import RetryPolicy
 from mainspring.tasks.declare.policy import Policy, policy_of
 from mainspring.tasks.declare.promise import Failure
 from mainspring.tasks.run.queue import never_run

@@ -11,7 +11,6 @@ from typing import Any, Literal, overload
 
 from mainspring.declaring import as_names, check_settings
 from mainspring.errors import InvalidSetting, InvalidTask
-from mainspring.kernel import RetryPolicy
 from mainspring.reactive.decide.lint import Declared, check_task
 from mainspring.reactive.declare.context import ReactiveRun
 from mainspring.reactive.declare.task import BACKOFF, Asker, ReactiveSettings, ReactiveTask
@@ -19,6 +18,7 @@ from mainspring.reactive.model.durations import check_duration
 from mainspring.reactive.model.gates import make_gates
 from mainspring.reactive.model.triggers import check_trigger
 from mainspring.reactive.model.values import AnyParam, Kind, Param
+from mainspring.retry_policy import RetryPolicy
 
 log = logging.getLogger("mainspring")
 _GATES = ("not_before", "debounce", "debounce_max", "min_interval")

@@ -13,11 +13,11 @@ from typing import Protocol
 import msgspec
 
 from mainspring.errors import InvalidSetting, InvalidTask
-from mainspring.kernel import RetryPolicy
 from mainspring.reactive.model import codec
 from mainspring.reactive.model.gates import NO_GATES, Gates, dump_gates
 from mainspring.reactive.model.triggers import Trigger, check_trigger, params_of
 from mainspring.reactive.model.values import AnyParam, Param
+from mainspring.retry_policy import RetryPolicy
 
 FIRST_RUNS = ("now", "baseline")
 ON_REWINDS = ("report", "rerun", "hold")

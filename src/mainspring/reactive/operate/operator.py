@@ -11,12 +11,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
-from mainspring.db.database import Connection, Database
-from mainspring.db.pool import AsyncPool
+from mainspring.db.database import Connection
+from mainspring.db.pool import HasPool
 from mainspring.db.sql import Statement
 from mainspring.errors import InvalidSetting, UnknownParam, UnknownReactiveTask
 from mainspring.kernel import Offer, offer_visits
@@ -107,17 +107,10 @@ class _OnlyTried(Exception):
     """A dry run: what it changed is rolled back."""
 
 
-class ReactiveHost(Protocol):
-    """What has a database: the application."""
-
-    async def database(self) -> Database: ...
-    async def pool(self) -> AsyncPool: ...
-
-
 class ReactiveOperator:
     """Questions and orders."""
 
-    def __init__(self, host: ReactiveHost) -> None:
+    def __init__(self, host: HasPool) -> None:
         self._host = host
 
     @asynccontextmanager

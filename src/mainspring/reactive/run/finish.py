@@ -17,12 +17,13 @@ import msgspec
 from mainspring.db.database import Connection, Database
 from mainspring.db.tx import Tx
 from mainspring.ids import token
-from mainspring.kernel import Cancelled, Failed, Offer, RetryPolicy, Run, Verdict, offer_visits
+from mainspring.kernel import Cancelled, Failed, Offer, Run, Verdict, offer_visits
 from mainspring.reactive.declare.advance import advance_values
 from mainspring.reactive.declare.task import BACKOFF
 from mainspring.reactive.model.values import AnyParam, Product, Raw, Value, dump_value
 from mainspring.reactive.queues import ADMIT, CHANGE, CHECK, FIRST, Offered, nobody
 from mainspring.reactive.statements import SQL
+from mainspring.retry_policy import RetryPolicy
 
 
 @dataclass(frozen=True, slots=True)

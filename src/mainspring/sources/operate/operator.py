@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from mainspring.db.database import Connection, Database
-from mainspring.db.pool import AsyncPool
+from mainspring.db.pool import HasPool
+from mainspring.declaring import check_page
 from mainspring.errors import InvalidSetting, NotFound
-from mainspring.kernel import check_page
 from mainspring.operate import (
     ParkedPlace,
     explaining,
@@ -62,17 +62,10 @@ class RejectedRecord(NamedTuple):
     retry_at: datetime | None
 
 
-class HasConnections(Protocol):
-    """What has a database: the application."""
-
-    async def database(self) -> Database: ...
-    async def pool(self) -> AsyncPool: ...
-
-
 class SourceOperator:
     """Questions and orders about sources."""
 
-    def __init__(self, host: HasConnections) -> None:
+    def __init__(self, host: HasPool) -> None:
         self._host = host
 
     @asynccontextmanager

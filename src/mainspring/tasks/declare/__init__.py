@@ -11,7 +11,7 @@ promise.py    what a task called inside a decider returns, and the errors of its
 recording.py  who records a call instead of running it: where processes join in
 sealing.py    payloads that are encrypted before they leave the process
 signature.py  arguments typed by the function, checked at enqueue and again at run
-storable.py   values that JSON or PostgreSQL cannot hold
+storable.py   types and values that JSON or PostgreSQL cannot hold
 task.py       what `@app.task` makes, and its calls
 unique.py     what a call does whose key is taken: policies and outcomes
 wait.py       waits for the end of something durable, through any outage

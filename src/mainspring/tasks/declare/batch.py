@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypedDict, TypeVar, cast, overload
 
-from mainspring.declaring import Seconds
+from mainspring.declaring import Seconds, check_number, check_whole
 from mainspring.errors import InvalidTask
-from mainspring.kernel import RetryPolicy, check_number, check_whole
+from mainspring.retry_policy import RetryPolicy
 from mainspring.tasks.declare.task import Task
 from mainspring.tasks.declare.unique import Unique, UniquePolicy
 

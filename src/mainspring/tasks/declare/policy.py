@@ -12,8 +12,8 @@ from typing import Any, TypeGuard
 import msgspec
 
 from mainspring.errors import InvalidSetting
-from mainspring.kernel import LONGEST_DELAY, MOST_ATTEMPTS, STEEPEST
 from mainspring.phrases import nearest
+from mainspring.retry_policy import LONGEST_DELAY, MOST_ATTEMPTS, STEEPEST
 
 LEAST, MOST = 1.0, 1e10  # seconds
 CHOICES: Mapping[str, tuple[str, ...]] = {

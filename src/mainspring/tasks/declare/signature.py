@@ -24,7 +24,7 @@ from mainspring.redact import Redactor
 from mainspring.shape import fault, shape, shape_of_json
 from mainspring.tasks.declare.promise import Promise
 from mainspring.tasks.declare.sealing import SEALED, Sealing, opened
-from mainspring.tasks.declare.storable import check_storable
+from mainspring.tasks.declare.storable import check_storable, check_travels
 
 PAYLOAD_BYTES = 2 * 1024 * 1024
 PAYLOAD_WARNING_BYTES = 256 * 1024
@@ -109,7 +109,7 @@ class Signature:
             self._result_decoder = msgspec.json.Decoder(
                 type(None) if result is None else result, dec_hook=_revive
             )
-            _check_travels([*(f[1] for f in declared), result])
+            check_travels([*(f[1] for f in declared), result])
             self.result_type = result
         except (TypeError, NotImplementedError) as error:
             raise InvalidTask(
@@ -323,38 +323,6 @@ def _hint(error: Exception) -> str:
         "; use datetime.now(UTC) or .replace(tzinfo=...), or declare a time without a zone: "
         "Annotated[datetime, msgspec.Meta(tz=False)]"
     )
-
-
-def _check_travels(kinds: Iterable[object]) -> None:
-    """Raise TypeError for a type, however deep inside, that no JSON value can become again.
-
-    msgspec takes any class for one that a hook of the caller's reads; there is none here.
-    """
-    waiting: list[object] = list(msgspec.inspect.multi_type_info(kinds))
-    seen: set[int] = set()
-    while waiting:
-        kind = waiting.pop()
-        if isinstance(kind, tuple):
-            waiting += kind
-        elif isinstance(kind, msgspec.inspect.CustomType):
-            if pydantic_types.is_model(kind.cls):
-                pydantic_types.check(kind.cls)
-            # A promise is handed over unopened, as its id: _revive reads it.
-            elif not _holds_json(kind.cls) and not issubclass(kind.cls, Promise):
-                raise TypeError(f"{kind.cls.__module__}.{kind.cls.__qualname__} is not such a type")
-        elif (
-            isinstance(kind, msgspec.inspect.Type | msgspec.inspect.Field) and id(kind) not in seen
-        ):
-            seen.add(id(kind))  # a dataclass may contain itself
-            waiting += msgspec.structs.asdict(kind).values()
-
-
-def _holds_json(cls: type) -> bool:
-    """Whether a value as JSON has it is an instance: of `object`, or of an abstract class."""
-    try:
-        return any(issubclass(builtin, cls) for builtin in (dict, list, str, int, float))
-    except TypeError:
-        return False
 
 
 def _hints(name: str, function: Callable[..., object]) -> dict[str, object]:

@@ -1,15 +1,17 @@
-"""Values that fit their types, though JSON or PostgreSQL cannot hold them."""
+"""Types and values that cannot travel: JSON has no such value, or PostgreSQL cannot hold it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 
 import msgspec
+import msgspec.inspect
 
 from mainspring.errors import InvalidArguments
 from mainspring.foreign import pydantic_types
+from mainspring.tasks.declare.promise import Promise
 
 
 def check_storable(what: str, payload: bytes, value: object) -> None:
@@ -65,3 +67,35 @@ def _has_nul(value: object) -> bool:
     if isinstance(value, msgspec.Struct):
         return any(_has_nul(getattr(value, name)) for name in value.__struct_fields__)
     return _has_nul(msgspec.to_builtins(value, enc_hook=pydantic_types.write))
+
+
+def check_travels(kinds: Iterable[object]) -> None:
+    """Raise TypeError for a type, however deep inside, that no JSON value can become again.
+
+    msgspec takes any class for one that a hook of the caller's reads; there is none here.
+    """
+    waiting: list[object] = list(msgspec.inspect.multi_type_info(kinds))
+    seen: set[int] = set()
+    while waiting:
+        kind = waiting.pop()
+        if isinstance(kind, tuple):
+            waiting += kind
+        elif isinstance(kind, msgspec.inspect.CustomType):
+            if pydantic_types.is_model(kind.cls):
+                pydantic_types.check(kind.cls)
+            # A promise is handed over unopened, as its id: Signature reads it.
+            elif not _holds_json(kind.cls) and not issubclass(kind.cls, Promise):
+                raise TypeError(f"{kind.cls.__module__}.{kind.cls.__qualname__} is not such a type")
+        elif (
+            isinstance(kind, msgspec.inspect.Type | msgspec.inspect.Field) and id(kind) not in seen
+        ):
+            seen.add(id(kind))  # a dataclass may contain itself
+            waiting += msgspec.structs.asdict(kind).values()
+
+
+def _holds_json(cls: type) -> bool:
+    """Whether a value as JSON has it is an instance: of `object`, or of an abstract class."""
+    try:
+        return any(issubclass(builtin, cls) for builtin in (dict, list, str, int, float))
+    except TypeError:
+        return False

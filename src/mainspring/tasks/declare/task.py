@@ -38,8 +38,9 @@ from mainspring.errors import (
     NoDecider,
     PayloadTooLarge,
 )
-from mainspring.kernel import DEFAULT_PRIORITY, RetryPolicy
+from mainspring.kernel import DEFAULT_PRIORITY
 from mainspring.redact import Redactor
+from mainspring.retry_policy import RetryPolicy
 from mainspring.tasks.declare.calls import Maps
 from mainspring.tasks.declare.habits import VERBS, verb_hint
 from mainspring.tasks.declare.handle import Handle

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable
 from types import ModuleType
 
+from mainspring.declaring import check_whole
 from mainspring.errors import InvalidTask
-from mainspring.kernel import check_whole
 from mainspring.tasks.declare.task import Task
 
 LEAST_MEMORY, MOST_MEMORY = 32 * 2**20, 2**50  # bytes

@@ -12,8 +12,8 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
-from mainspring.kernel.settings import OWN
-from mainspring.kernel.tuning import LEASE
+from mainspring.declaring import OWN
+from mainspring.sharing.tuning import SHARING
 
 
 class Peer(NamedTuple):
@@ -84,7 +84,7 @@ class Watch:
         that has moved may have done so just before the answer.
         """
         read_at = now if read_at is None else read_at
-        before = self._seen if now - self._last <= self._lease * LEASE.gap else {}
+        before = self._seen if now - self._last <= self._lease * SHARING.gap else {}
         self._last, self._seen = now, {}
         for peer in peers:
             seen = before.get(peer.id, Seen(peer.beat, read_at, moved=False))

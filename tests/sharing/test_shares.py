@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.kernel.lease.sharing import (
+from mainspring.sharing.shares import (
     Gift,
     Lease,
     Peer,

@@ -15,9 +15,10 @@ from uuid import UUID, uuid4
 from mainspring.db.database import Database
 from mainspring.db.reconnecting import Line
 from mainspring.db.sql import Steps, rows, run
-from mainspring.kernel.read.listener import Listener
-from mainspring.kernel.statements import SQL
-from mainspring.kernel.tuning import DEFAULT
+from mainspring.kernel import KERNEL_SQL, Listener
+
+# Offers stop telling one after this that has not said so again.
+SLEEP_SECONDS = 10.0
 
 
 class Sleeper:
@@ -61,15 +62,15 @@ class Sleeper:
 
     def tiring(self, queues: Collection[str]) -> list[str]:
         """Those of these queues for which it must say (again) that it sleeps."""
-        soon = asyncio.get_running_loop().time() + DEFAULT.sleep_seconds / 2
+        soon = asyncio.get_running_loop().time() + SLEEP_SECONDS / 2
         return sorted(queue for queue in queues if self._until.get(queue, 0.0) < soon)
 
     def sleep(self, queues: Collection[str]) -> Steps[list[str]]:
         """Say that it sleeps, in a transaction of its own. Those of these queues that must be looked at
         once more: what was offered before this was committed told nobody."""
-        until = asyncio.get_running_loop().time() + DEFAULT.sleep_seconds
+        until = asyncio.get_running_loop().time() + SLEEP_SECONDS
         fresh = yield from rows(
-            SQL["sleep_for"], str, queues=sorted(queues), id=self._id, seconds=DEFAULT.sleep_seconds
+            KERNEL_SQL["sleep_for"], str, queues=sorted(queues), id=self._id, seconds=SLEEP_SECONDS
         )
         self._until.update(dict.fromkeys(queues, until))
         return fresh
@@ -78,7 +79,7 @@ class Sleeper:
         """Offers need not tell it any more."""
         queues, self._until = sorted(self._until), {}
         if queues:
-            yield from run(SQL["sleep_no_more"], queues=queues, id=self._id)
+            yield from run(KERNEL_SQL["sleep_no_more"], queues=queues, id=self._id)
 
     async def close(self) -> None:
         """Listen no more."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
-from mainspring.kernel.lease.sharing import Peer
-from mainspring.kernel.tuning import LEASE
+from mainspring.sharing.shares import Peer
+from mainspring.sharing.tuning import SHARING
 
 # Who the whole row of a shard belongs to while the shard is cut: nobody can take, give or free it.
 CLOSED = UUID(int=0)
@@ -84,7 +84,7 @@ def bands_for(codes: Collection[Code | None]) -> list[Band]:
     for family in families:
         key = tuple(code.has(family) + code.has_all(family) for code in known)
         served[key] = served.get(key, frozenset()) | family
-    if len(served) <= LEASE.most_bands:
+    if len(served) <= SHARING.most_bands:
         return list(served.values())
     bands: list[Band] = []
     for code in known:
@@ -172,7 +172,7 @@ def members(band: Band, peers: Sequence[Peer], codes: Codes) -> list[Peer]:
     known = [(peer, code) for peer in peers if (code := codes.get(peer.id)) is not None]
     some = [peer for peer, code in known if code.has(band)]
     full = [peer for peer, code in known if code.has_all(band)]
-    is_enough = sum(p.slots for p in full) >= LEASE.enough * sum(p.slots for p in some)
+    is_enough = sum(p.slots for p in full) >= SHARING.enough * sum(p.slots for p in some)
     return full if full and is_enough else some
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.kernel.lease.bands import (
+from mainspring.sharing.bands import (
     WHOLE,
     Band,
     Code,
@@ -19,7 +19,7 @@ from mainspring.kernel.lease.bands import (
     must_yield,
     recut,
 )
-from mainspring.kernel.tuning import LEASE
+from mainspring.sharing.tuning import SHARING
 
 ANN, BOB, EVE, CAT = (UUID(int=n) for n in (1, 2, 3, 4))
 
@@ -63,7 +63,7 @@ class TestBands:
         assert len(found) <= len(codes)
         assert sorted("".join("".join(b or ()) for b in found)) == sorted(names[:8])
         many = [code("".join(names[n : n + 3])) for n in range(30)]
-        assert len(bands_for(many)) <= 30 > LEASE.most_bands
+        assert len(bands_for(many)) <= 30 > SHARING.most_bands
 
     def test_a_band_is_named_by_its_content(self) -> None:
         assert band_name("p", WHOLE) == "p"
