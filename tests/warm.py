@@ -247,8 +247,8 @@ def _follow(order: dict[str, Any]) -> None:
     os.environ.update(order["env"])
     sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
     sys.path[:0] = [os.path.abspath(p) for p in os.environ.get("PYTHONPATH", "").split(":") if p]
-    if os.environ.get("MAINSPRING_DIE_AT"):
-        reload(import_module("mainspring.crash_points"))  # which reads it when it is imported
+    # It reads MAINSPRING_DIE_AT when it is imported: the parent may have been started by a test with one.
+    reload(import_module("mainspring.crash_points"))
 
 
 def _run(words: list[str]) -> None:
