@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from mainspring.db.sql import Steps, first, rows
-from mainspring.errors import NotFound, Refused
+from mainspring.errors import InvalidArguments, NotFound, Refused
 from mainspring.ids import new_id
 from mainspring.processes.commit.visits import engine_visit, insert_steps
+from mainspring.processes.commit.waiting import GRANT, lock_signal
 from mainspring.processes.statements import SQL
 
 
@@ -33,14 +34,46 @@ def send_steps(
     """Store a signal (`payload` is JSON) and have the process look at it, in anyone's transaction.
 
     Answers whether it is new. The visit has a key of its own: no open transaction of a sender ever
-    holds up the process.
+    holds up the process. A lock is granted by whoever looks at it, and by nobody else.
     """
+    _check_name(name)
+    return (
+        yield from _send_steps(
+            process_id,
+            name,
+            payload,
+            shard_count=shard_count,
+            id=new_id() if id is None else id,
+            sent_by=sent_by,
+        )
+    )
+
+
+def grant_steps(process_id: str, task: str, generation: int, *, shard_count: int) -> Steps[None]:
+    """Tell a task that it has the lock for which it asked, once for each time that it asks."""
+    name = lock_signal(task, generation)
+    yield from _send_steps(
+        process_id, name, "null", shard_count=shard_count, id="granted", sent_by=""
+    )
+
+
+def _check_name(name: str) -> None:
+    if name.startswith(GRANT):
+        raise InvalidArguments(
+            f"the signal {name!r} says that a lock is granted, and the engine alone sends it: cancel who "
+            "holds the lock (`mainspring processes locks` names him)"
+        )
+
+
+def _send_steps(
+    process_id: str, name: str, payload: str, *, shard_count: int, id: str, sent_by: str
+) -> Steps[bool]:
     target = yield from first(
         SQL["insert_signal"],
         SignalTarget,
         process_id=process_id,
         name=name,
-        id=id if id is not None else new_id(),
+        id=id,
         payload=payload,
         sent_by=sent_by,
     )
@@ -86,6 +119,8 @@ def send_many_steps(
 
     Answers of each whether its process has it: not, where there is none, or it has ended before.
     """
+    for signal in signals:
+        _check_name(signal.name)
     targets = yield from rows(
         SQL["insert_signals"],
         KeyedTarget,

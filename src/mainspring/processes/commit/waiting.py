@@ -21,6 +21,7 @@ from mainspring.processes.record.arguments import fill
 from mainspring.tasks.declare.promise import Failure
 
 LOCK = "@lock"
+GRANT = "@lock/"  # with which the names of the signals begin that grant one
 KINDS = frozenset({"@signal", "@sleep", "@process", LOCK})
 # No timer is set further ahead: a hundred years.
 MOST_SECONDS = 36_525 * 86_400.0
@@ -43,7 +44,7 @@ class _Lock(msgspec.Struct):
 
 def lock_signal(task: str, generation: int) -> str:
     """The name of the signal by which a task is granted its lock: once for each time that it asks."""
-    return f"{LOCK}/{task}/{generation}"
+    return f"{GRANT}{task}/{generation}"
 
 
 class _Process(msgspec.Struct):

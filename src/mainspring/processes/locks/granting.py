@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mainspring.db.sql import Steps, first, rows, run
-from mainspring.processes.commit.signals import send_steps
-from mainspring.processes.commit.waiting import lock_signal
+from mainspring.processes.commit.signals import grant_steps
 from mainspring.processes.statements import SQL
 
 PAGE = 64  # rows of a line that are looked at by one statement
@@ -40,14 +39,11 @@ def look_at_lock(task: str, shard_count: int) -> Steps[float | None]:
     if name is None:
         return None
     yield from run(SQL["enter_lock"], name=name)
-    while len((yield from rows(SQL["drop_stale_locks"], int, name=name, limit=PAGE))) == PAGE:
-        pass
+    while len((yield from rows(SQL["drop_stale_locks"], int, name=name, limit=PAGE))) >= PAGE:
+        pass  # a holder that is not among the first of the line is one more
     granted = yield from first(SQL["grant_lock"], GrantedLock, name=name)
     if granted is not None:
-        signal = lock_signal(granted.task, granted.generation)
-        yield from send_steps(
-            granted.process_id, signal, "null", shard_count=shard_count, id="granted"
-        )
+        yield from grant_steps(*granted, shard_count=shard_count)
     own = yield from first(SQL["read_lock"], OwnLock, task=task)
     if own is None:
         return None

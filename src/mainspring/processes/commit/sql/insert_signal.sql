@@ -1,7 +1,7 @@
 -- Store a signal for a process; one with the same id is the same one, and one in the clear is not stored where values are
--- encrypted. Answers the process's state; no row: no process.
+-- encrypted (a grant of a lock has none). Answers the process's state; no row: no process.
 with target as (
-  select id, state, engine, start ? '$' and not %(payload)s::text::jsonb ? '$' and left(%(name)s::text, 1) <> '@' as is_clear from mainspring.process where id = %(process_id)s::uuid
+  select id, state, engine, start ? '$' and not %(payload)s::text::jsonb ? '$' and left(%(name)s::text, 6) <> '@lock/' as is_clear from mainspring.process where id = %(process_id)s::uuid
 ),
 stored as (
   insert into mainspring.signal (process_id, name, id, payload, sent_by)
