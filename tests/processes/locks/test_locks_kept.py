@@ -61,7 +61,8 @@ async def test_a_line_of_those_who_left_is_passed_over_whole(
         return s.promise
 
     text = """
-        insert into mainspring.process_lock (name, process_id, task, generation, scope_id, asked_at, held_at)
+        insert into mainspring.process_lock
+          (name, process_id, task, generation, scope_id, asked_at, held_at)
         select 'door', gen_random_uuid(), gen_random_uuid(), 1, gen_random_uuid(), now(),
           case when n = %(most)s then now() end
         from generate_series(1, %(most)s) n
