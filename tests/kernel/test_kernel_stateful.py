@@ -91,7 +91,7 @@ class Protocol(RuleBasedStateMachine):
         self.visits.query(
             "truncate mainspring.visit, mainspring.history_run, mainspring.history_bundle,"
             " mainspring.worker, mainspring.reach,"
-            " mainspring.lease, mainspring.part"
+            " mainspring.lease, mainspring.part cascade"
         )
         self.visits.query(
             "insert into mainspring.lease (pool, shard) select 'default', n"
