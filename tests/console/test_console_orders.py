@@ -293,6 +293,8 @@ async def test_a_way_back_leads_nowhere_else(plant: Mainspring, visit: Visit) ->
         for back in (
             "https://evil.example",
             "//evil.example",
+            "/\t/evil.example",
+            "/\n/evil.example",
             "/\\evil.example",
             "javascript:alert(1)",
         ):

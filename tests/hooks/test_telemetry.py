@@ -37,7 +37,7 @@ async def test_a_run_s_span_has_that_of_its_enqueueing_as_parent(
         async def greet(name: str) -> str:
             inside.append(trace.get_current_span().get_span_context().trace_id)
             if name == "bob":
-                raise ValueError("no")
+                raise ValueError("no such name")
             return name
 
         @app.task
@@ -68,6 +68,10 @@ async def test_a_run_s_span_has_that_of_its_enqueueing_as_parent(
     assert len(children(sent_one, "process greet")) == 1
     failed = children(sent_many, "process greet")
     assert [s.status.is_ok for s in failed] == [False] * 4, "two calls, each tried twice"
+    assert [s.status.description for s in failed] == [
+        "ValueError" if encrypted else "ValueError: no such name"
+    ] * 4
+    assert ("no such name" in "".join(s.to_json() for s in failed)) is not encrypted
     assert children(sent_plain, "process plain") == [ran_plain]
     assert set(inside) == {s.context.trace_id for s in (sent_one, sent_many)}
 

@@ -22,9 +22,11 @@ from mainspring.blueprint import Blueprint
 from mainspring.cli import main
 from mainspring.console import Console
 from mainspring.console.viewer import Viewer
+from mainspring.db.database import Connection
 from mainspring.errors import InvalidSetting, InvalidTask, TaskFailed
 from mainspring.operate.calls import CallFilter
 from mainspring.operate.history import HistoryFilter
+from mainspring.operate.parked import ParkedFilter
 from mainspring.processes.operate.search import ProcessFilter
 from mainspring.telemetry import instrument
 from mainspring.testing import run_until_idle
@@ -215,6 +217,44 @@ async def test_rows_of_before_are_hidden_when_they_are_shown(
     assert [place for place, text in shown.items() if C in text] == []
     assert "ann declined" in shown["parked groups"]
     assert "7 paid" not in await screens.command("tasks", "show", good.id, "--json")
+
+
+async def test_groups_of_what_is_parked_are_shown_without_a_question_each(
+    mainspring_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T13: the text of each goes through its own payload, whatever release or death has parked it."""
+    queues, asked = 12, []
+    real = Connection.rows
+
+    async def counting(self: Connection, statement: Any, *args: Any, **kwargs: Any) -> Any:
+        asked.append(statement)
+        return await real(self, statement, *args, **kwargs)
+
+    async with Mainspring(mainspring_url, redact=["secret"]) as app:
+
+        def fail(secret: str) -> None:
+            raise ValueError("x" * 490 + secret)  # an example is cut in its middle
+
+        for n in range(queues):
+            app.task(retry=ONCE, name=f"fail_{n}")(fail)
+            await app.tasks[f"fail_{n}"].enqueue(f"{C}-{n}")
+        await run_until_idle(app)
+        with psycopg.connect(mainspring_url, autocommit=True) as connection:
+            connection.execute(
+                """update mainspring.visit
+                set error = 'ValueError: ' || repeat('x', 480) || (payload ->> 'secret'),
+                  error_type = case when queue = 'fail_0' then null else error_type end,
+                  fingerprint = case when queue = 'fail_0' then null else fingerprint end"""
+            )
+        monkeypatch.setattr(Connection, "rows", counting)
+        for wanted in (ParkedFilter(), ParkedFilter(error="valueerror")):
+            asked.clear()
+            groups = await app.operator.parked_groups(wanted)
+            assert (len(groups), len(asked)) == (queues, 3)
+            for group in groups:
+                assert group.example is not None
+                assert group.example.startswith("ValueError: xxx")
+                assert C[:3] not in group.example, group
 
 
 async def test_a_search_does_not_tell_what_is_hidden(mainspring_url: str, screens: Screens) -> None:

@@ -22,11 +22,12 @@ from mainspring.ids import tokens
 from mainspring.kernel import KERNEL_SQL
 from mainspring.operate.keys import stored_keys, user_key
 from mainspring.operate.statements import SQL
-from mainspring.redact import read_rules
+from mainspring.redact import Rules, read_rules
 from mainspring.redact.shown import shown_visit
 
 # Errors of which no two are alike are groups of one: nobody reads more of them.
 MOST_GROUPS = 500
+EXAMPLE = 500  # characters of a text
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,17 @@ class ParkedGroup:
     last_at: datetime
     example: str | None
     fingerprint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedExample:
+    """A row of parked_examples.sql: the last visit of a group, by the group's place in the list."""
+
+    n: int
+    queue: str
+    parked_at: datetime
+    error: str | None
+    payload: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,19 +201,29 @@ async def group_parked(
         del values["keys"], values["grp"], values["error"]
         found = await tx.rows(SQL["group_parked"], ParkedGroup, **values)
     rules = await read_rules(tx)
-    return [
-        await _with_own_example(database, tx, wanted, g) if rules.of(g.queue) else g for g in found
-    ]
+    hidden = [n for n, group in enumerate(found) if rules.of(group.queue)]
+    for n, example in await _examples(tx, [found[n] for n in hidden], rules):
+        found[hidden[n]] = replace(found[hidden[n]], example=example)
+    return found
 
 
-async def _with_own_example(
-    database: Database, tx: Tx, wanted: ParkedFilter, group: ParkedGroup
-) -> ParkedGroup:
-    """With the text of one whose payload is known: without what that hides."""
-    kind, alike_by = group.error_type, group.fingerprint
-    alike = replace(wanted, queue=group.queue, error_type=kind, fingerprint=alike_by)
-    found = await list_parked(database, tx, alike, limit=1)
-    return replace(group, example=found[0].error if found else None)
+async def _examples(
+    tx: Tx, groups: Sequence[ParkedGroup], rules: Rules
+) -> list[tuple[int, str | None]]:
+    """A text of each group without what the payload of its visit hides: only of a whole text and with the
+    payload that is known. One statement for all groups."""
+    if not groups:
+        return []
+    examples = await tx.rows(
+        SQL["parked_examples"],
+        ParkedExample,
+        queues=[g.queue for g in groups],
+        error_types=[g.error_type for g in groups],
+        fingerprints=[g.fingerprint for g in groups],
+        times=[g.last_at for g in groups],
+    )
+    shown = [(each.n, shown_visit(each, rules, each.parked_at).error) for each in examples]
+    return [(n, error and error[:EXAMPLE]) for n, error in shown]
 
 
 async def count_parked(database: Database, tx: Tx, wanted: ParkedFilter) -> int:

@@ -17,7 +17,7 @@ from mainspring.tasks.declare.options import check_priority
 from mainspring.tasks.declare.sealing import Sealing
 from mainspring.tasks.declare.signature import Signature
 from mainspring.tasks.declare.task import Enqueues, Task, TaskSettings
-from mainspring.tasks.declare.unique import as_unique
+from mainspring.tasks.declare.unique import Unique, as_unique
 from mainspring.tasks.helpers.places import check_executor
 from mainspring.tasks.hiding import check_names, check_searchable
 from mainspring.tasks.keep.retention import check_keep
@@ -47,6 +47,7 @@ def make_task(
     for keeping in ("keep_result", "keep_history"):
         given[keeping] = check_keep(keeping, given.get(keeping))
     unique = None if (wanted := given.pop("unique", None)) is None else as_unique(wanted)
+    _check_kept(name, unique, given["keep_history"])
     settings = TaskSettings(name=name, retry=retry, searchable=searchable, unique=unique, **given)  # type: ignore[arg-type]
     signature = Signature(name, function, Context, sealing)
     signature.check_fields("searchable", searchable)
@@ -66,6 +67,16 @@ def make_task(
     queue_settings(task, never_run)
     schedules(task)
     return task
+
+
+def _check_kept(name: str, unique: Unique | None, keep_history: object) -> None:
+    """What was done is known by its row of history."""
+    within = None if unique is None else cast("float | None", unique.done_within)
+    if within is not None and keep_history is not None and within > cast("float", keep_history):
+        raise InvalidTask(
+            f"task {name!r} is unique for {within:g} s after it was done (done_within), and keeps its "
+            f"history for {keep_history:g} s: a call after that would run again; keep it as long"
+        )
 
 
 def _check_given(name: str, given: Mapping[str, object], triggered_only: Collection[str]) -> None:

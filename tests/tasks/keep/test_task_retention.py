@@ -10,8 +10,8 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from mainspring import Mainspring
-from mainspring.errors import InvalidSetting, NotFound
+from mainspring import Mainspring, Unique
+from mainspring.errors import InvalidSetting, InvalidTask, NotFound
 from mainspring.operate.history import HistoryFilter
 from mainspring.tasks.keep import retention
 from mainspring.tasks.keep.retention import drop_old
@@ -153,3 +153,12 @@ def test_a_time_that_keeps_nothing_is_refused(given: Any) -> None:
     app = Mainspring()
     with pytest.raises(InvalidSetting, match="keep_result must be 1 second or more"):
         declare(app, keep_result=given)
+
+
+def test_history_that_goes_before_a_call_may_run_again_is_refused() -> None:
+    app = Mainspring()
+    with pytest.raises(
+        InvalidTask, match=r"for 7200 s after .* keeps its history for 3600 s: a call"
+    ):
+        declare(app, keep_history=3600, unique=Unique(by=["n"], done_within=7200))
+    declare(app, keep_history=7200, unique=Unique(by=["n"], done_within=7200))

@@ -85,5 +85,6 @@ def way_back(look: Visitor, form: Form) -> str:
     """The page that the form was on, below where the console is; never another place."""
     root = look.request.scope.get("root_path", "")
     back = form.get("back", "").removeprefix(root)
-    is_ours = back.startswith("/") and not back.startswith(("//", "/\\"))
+    # Browsers leave tabs and ends of lines out of an address.
+    is_ours = back.isprintable() and back.startswith("/") and not back.startswith(("//", "/\\"))
     return back.partition("#")[0] if is_ours else "/"
