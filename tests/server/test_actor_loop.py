@@ -65,6 +65,34 @@ async def test_actors_are_served_in_a_few_lines(client: AsyncClient, served: Ser
     assert seen == {**dict.fromkeys(range(30), 1), 3: 2}
 
 
+async def test_an_answer_that_meets_a_lock_keeps_no_other_task_from_being_taken(
+    client: AsyncClient, served: Served
+) -> None:
+    """P3: somebody's open transaction holds up that answer, and its slot, but not the loop."""
+    answered = asyncio.Event()
+
+    async def charge(order: int, task: PulledTask) -> str:
+        if order == 0:
+            await somebody.execute(
+                "select from mainspring.visit where key = %s for update", [task.task_id]
+            )
+            answered.set()
+        return f"paid {order}"
+
+    async with await psycopg.AsyncConnection.connect(served.url) as somebody:
+        held_up = await client.tasks.enqueue("card.charge", {"order": 0})
+        loop = client.actors.loop({"card.charge": charge}, slots=2)
+        running = asyncio.create_task(loop.run())
+        await asyncio.wait_for(answered.wait(), 30)
+        await wait_until(lambda: loop._sending, 10)
+        other = await client.tasks.enqueue("card.charge", {"order": 1})
+        assert await client.tasks.result(other, timeout=20) == "paid 1"
+        await somebody.rollback()
+        assert await client.tasks.result(held_up, timeout=30) == "paid 0"
+    loop.stop()
+    await asyncio.wait_for(running, 30)
+
+
 async def test_a_slow_task_is_kept_by_beats_and_one_that_was_overtaken_is_stopped(
     client: AsyncClient, served: Served
 ) -> None:

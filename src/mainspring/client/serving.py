@@ -272,13 +272,17 @@ class ActorLoop:
 
     async def _settling(self) -> None:
         pause = FIRST_PAUSE
+        held_up: set[str] = set()  # tickets whose answers met somebody's lock
         while self._results or self._working or not self._stopping.is_set():
             await self._news.wait()
             self._news.clear()
             await asyncio.sleep(GATHER_SECONDS)
             while self._results:
-                self._sending = True
                 batch = fitting(self._results[: self._most_settled])
+                # What a lock holds up gives no room soon.
+                self._sending = any(result.ticket not in held_up for result in batch)
+                if not self._sending:
+                    self._free.set()
                 try:
                     settled = await self._client.send(actors.settle(batch, self._worker))
                 except RemoteError as error:
@@ -295,7 +299,8 @@ class ActorLoop:
                 del self._results[: len(batch)]
                 busy = [r for r, s in zip(batch, settled, strict=True) if s.settled_as == "busy"]
                 self._results += busy
-                again = {r.ticket for r in busy}
+                held_up = {r.ticket for r in busy}
+                again = held_up.copy()
                 for result, one in zip(batch, settled, strict=True):
                     if one.settled_as == "invalid":
                         self._results.append(self._refused(result, one.problem or "refused"))
