@@ -12,9 +12,11 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import httpx
 import msgspec
+import psycopg
 import pytest
 
 from mainspring import (
@@ -53,6 +55,8 @@ from mainspring.host import DatabaseHost
 from mainspring.processes.operate.bulk import TaskFilter
 from mainspring.processes.operate.keys import unreadable_steps
 from mainspring.processes.record.decision import Decision
+from mainspring.processes.remote.answers import GivenBack
+from mainspring.processes.remote.settling import Settling
 from mainspring.reactive import new_day
 from mainspring.tasks.declare.sealing import Sealing
 from mainspring.testing import run_until_idle, wait_until
@@ -468,3 +472,53 @@ async def test_check_names_steps_whose_key_is_unknown(mainspring_url: str) -> No
     async with app_with(mainspring_url) as app:
         found = [tuple(row) for row in unreadable_steps(lacks, app.sync_pool())]
     assert found == [("order", "k1", 1), ("waits", "k1", 1), ("word", "k1", 1)]
+
+
+async def test_what_an_actor_elsewhere_tells_goes_without_what_is_hidden_and_encrypted(
+    mainspring_url: str,
+) -> None:
+    """T13: what a task hides is found in what is encrypted, of a step and of a call of its own. A server
+    that cannot open it keeps nothing of it."""
+
+    def declared(app: Mainspring) -> None:
+        @app.task(remote=True, redact=["number"], retry=ONCE)
+        def hidden(number: str) -> str: ...  # type: ignore[empty-body]
+
+        @app.task
+        def why(outcome: Outcome[str]) -> str:
+            return str(outcome.failure)
+
+        @app.process
+        def hides(number: str) -> Promise[str]:
+            return why(hidden(number))
+
+    async with app_with(mainspring_url, k1=NEW) as app:
+        declared(app)
+        step = await app.processes["hides"].start(f"{C}-1")
+        calls = [await app.tasks["hidden"].enqueue(f"{C}-{n}") for n in (2, 4, 5, 6)]
+        await run_until_idle(app)
+        pulled = {t.args["number"]: t for t in await app.remote.pull("hidden", limit=5)}
+        for n in (1, 2):
+            await app.remote.fail(pulled[f"{C}-{n}"].ticket, f"no cover for {C}-{n}")
+        await run_until_idle(app)
+        assert "no cover for [redacted]" in await step.result(timeout=1)
+        with pytest.raises(TaskFailed, match=r"no cover for \[redacted\]"):
+            await calls[0].result(timeout=1)
+        error = Failure("Declined", f"no cover for {C}-5")
+        await app.remote.decide(pulled[f"{C}-5"].ticket, Decision(error=error))
+        with pytest.raises(TaskFailed, match=r"no cover for \[redacted\]"):
+            await calls[2].result(timeout=1)
+        [ticket] = await app.remote.desk().open([pulled[f"{C}-6"].ticket])
+        assert ticket is not None
+        postponed = GivenBack(60.0, f"{C}-6 is asked for later")
+        await app.remote.desk().settle([Settling(ticket, postponed, UUID(int=1))])
+        with psycopg.connect(mainspring_url) as connection:
+            told = "select split_part(error, E'\\n', 1) from mainspring.visit where id = %s"
+            [error_text] = connection.execute(told, [calls[3].id]).fetchone() or [None]
+        assert error_text == "Postponed: (encrypted with key 'k1')"
+        async with Mainspring(mainspring_url) as keyless:
+            declared(keyless)
+            await keyless.remote.fail(pulled[f"{C}-4"].ticket, f"no cover for {C}-4")
+        with pytest.raises(TaskFailed) as unknown:
+            await calls[1].result(timeout=1)
+        assert C not in str(unknown.value)

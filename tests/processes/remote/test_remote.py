@@ -540,3 +540,10 @@ async def test_what_an_actor_tells_of_a_failure_goes_without_what_its_task_hides
         assert connection.execute(told, [plain.id]).fetchone() == (
             "RemoteError: [redacted] is too much for 5",
         )
+        cut = await app.tasks["charge"].enqueue(order=6, amount=1234567.5)
+        [task] = await app.remote.pull("charge")
+        long = "x" * 15_955 + "1234567.5" + "y" * 99
+        assert await app.remote.fail(task.ticket, long) == "accepted"
+        [kept] = connection.execute(told, [cut.id]).fetchone() or [""]
+        assert "xx[red" in kept
+        assert "123" not in kept.partition("... (")[0]

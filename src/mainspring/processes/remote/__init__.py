@@ -1,6 +1,7 @@
 """Actors that live elsewhere: they pull tasks and settle them by tickets.
 
 answer_line.py  the line of answers: one commit for those that come within a moment
+answers.py      what actors elsewhere answer
 beating.py      the steps of beats: many in one update
 desk.py         the desk of one event loop, of which `app.remote` and the server are made
 line.py         the line of waiting pulls: one look holds for all

@@ -19,6 +19,7 @@ from mainspring.processes.commit.batch import NotSettled
 from mainspring.processes.record.decision import Decision
 from mainspring.processes.remote import pulling, settling
 from mainspring.processes.remote.answer_line import PAUSE, TRIES, is_held_up
+from mainspring.processes.remote.answers import Answer, GivenBack, failed
 from mainspring.processes.remote.beating import Beaten, beat_steps, held_steps
 from mainspring.processes.remote.desk import (
     BEAT_PAUSE,
@@ -31,13 +32,7 @@ from mainspring.processes.remote.desk import (
 )
 from mainspring.processes.remote.pulling import HeldTask, PullAsk, check_pull, id_of
 from mainspring.processes.remote.seal import Seals
-from mainspring.processes.remote.settling import (
-    Answer,
-    GivenBack,
-    SettledAs,
-    Settling,
-    failed,
-)
+from mainspring.processes.remote.settling import SettledAs, Settling
 from mainspring.processes.remote.ticket import Pulled, Ticket, no_ticket, open_steps
 
 # A long poll of plain code looks so often (seconds): soon at first, then ever more rarely.

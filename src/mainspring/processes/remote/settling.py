@@ -13,7 +13,6 @@ import msgspec
 from mainspring import clock
 from mainspring.db.sql import Steps, rows, run
 from mainspring.errors import InvalidDecision, MainspringError
-from mainspring.failure_text import clean_text
 from mainspring.kernel import (
     KERNEL_SQL,
     Done,
@@ -32,7 +31,8 @@ from mainspring.processes.commit.change import TaskChange, change_of
 from mainspring.processes.commit.commit import Commit
 from mainspring.processes.commit.task_input import TaskInput, in_background, read_steps
 from mainspring.processes.record.decision import Decision, validate
-from mainspring.processes.remote.hidden import told_by_actor
+from mainspring.processes.remote.answers import Answer, FailedInput, GivenBack, tells
+from mainspring.processes.remote.hidden import read_rule_steps, without_hidden
 from mainspring.processes.remote.pull_rows import RemoteActor
 from mainspring.processes.remote.pulling import look_steps, stored_policy
 from mainspring.processes.remote.stored import stored
@@ -40,31 +40,13 @@ from mainspring.processes.remote.ticket import Ticket
 from mainspring.processes.run.actor_policy import retry_of, with_stored_timeouts
 from mainspring.processes.statements import SQL
 from mainspring.processes.structural.not_run import too_late
+from mainspring.redact.stored import Rules
 from mainspring.retry_policy import RetryPolicy
 from mainspring.tasks.declare.promise import Failure
 from mainspring.tasks.declare.sealing import Sealing
 from mainspring.tasks.run.queue import never_run
 
-GIVEN_BACK = "an actor gave it back"
 _RETRY = RetryPolicy()  # of an actor that this code does not declare
-
-
-class FailedInput(msgspec.Struct, frozen=True):
-    """It did not work."""
-
-    type: str
-    message: str
-    retry: bool
-
-
-class GivenBack(msgspec.Struct, frozen=True):
-    """It was not tried, or cannot be now: due again after so many seconds, no attempt is counted."""
-
-    after: float = 0.0
-    why: str = GIVEN_BACK
-
-
-Answer = Decision | FailedInput | GivenBack
 
 
 class Settling(NamedTuple):
@@ -123,11 +105,6 @@ class PreparedBatch(NamedTuple):
     others: list[Prepared]
 
 
-def failed(type: str, message: str, retry: bool) -> FailedInput:
-    """A failure whose texts can be stored."""
-    return FailedInput(clean_text(type, 500), clean_text(message, 16_000), retry)
-
-
 def prepare_steps(
     items: Sequence[Settling], retries: Mapping[str, RetryPolicy], sealing: Sealing | None
 ) -> Steps[PreparedBatch]:
@@ -148,6 +125,7 @@ def prepare_steps(
     task_inputs = {task_input.task_id: task_input for task_input in read}
     taken: set[tuple[int, str, str]] = set()
     settings: dict[tuple[str, bool], QueueSettings] = {}
+    rules: Rules | None = None  # read for the first failure
     for n, item in sorted(enumerate(items), key=lambda numbered: numbered[1].place):
         if item.place in taken:
             batch.settled[n] = None
@@ -162,11 +140,13 @@ def prepare_steps(
         if kind not in settings:  # made and checked once, not for each of a list
             settings[kind] = _settings(kind[0], actor, retry, kind[1])
         made = _run(item.ticket, actor, row, settings[kind])
-        if isinstance(answer := item.answer, FailedInput):
+        if tells(item.answer):
+            if rules is None:
+                rules = yield from read_rule_steps()
             given = made.visit.payload, task_input
-            message = yield from told_by_actor(item.ticket.queue, answer.message, *given)
-            answer = msgspec.structs.replace(answer, message=message)
-            item = item._replace(answer=answer)
+            item = item._replace(
+                answer=without_hidden(item.answer, rules, sealing, kind[0], *given)
+            )
         try:
             one = _prepared(n, item, made, task_input, row, sealing)
         except MainspringError as error:

@@ -16,10 +16,11 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from mainspring.errors import InvalidRequest, MainspringError
 from mainspring.processes.record.decision import Decision
+from mainspring.processes.remote.answers import Answer, GivenBack, failed
 from mainspring.processes.remote.beating import Beaten
 from mainspring.processes.remote.desk import Desk, checked
 from mainspring.processes.remote.pulling import PullAsk, id_of
-from mainspring.processes.remote.settling import Answer, GivenBack, SettledAs, Settling, failed
+from mainspring.processes.remote.settling import SettledAs, Settling
 from mainspring.processes.remote.ticket import Pulled, Ticket
 from mainspring.server.access.caller import Caller
 from mainspring.server.handlers import checks
@@ -162,7 +163,7 @@ def _failure(at: str, problem: body_pb2.Problem) -> Answer:
     if after is not None:
         if problem.final:
             raise InvalidRequest(f"{at}failure", "is final and to be tried again: say one of them")
-        return GivenBack(after.total_seconds(), failed("", message, True).message)
+        return GivenBack(after.total_seconds(), message)
     return failed(problem.code or "RemoteError", message, not problem.final)
 
 
