@@ -55,3 +55,15 @@ async def test_a_type_that_was_made_is_looked_up_on_each_connection(database_url
         answer, count = await asked(connection, "select $1::colour[]", ["a"])
         assert (answer, count) == (["a"], 1)
         await connection.close()
+
+
+async def test_a_type_that_a_release_numbers_in_its_order_is_looked_up_on_each_connection(
+    database_url: str,
+) -> None:
+    """One process may talk to servers of two releases, and to one before and after its upgrade."""
+    database = Database(database_url)
+    for _ in range(2):
+        connection = await database.connect("test")
+        query = "select $1::information_schema.sql_identifier[]"
+        assert await asked(connection, query, ["a"]) == (["a"], 1)
+        await connection.close()

@@ -1,7 +1,8 @@
 """What the catalog says of types, which asyncpg asks on each connection for most arrays.
 
-The query costs a server some milliseconds of its CPU. What is built in is the same in every database of
-every server, so a process asks for it once. A type that somebody has made is asked for as ever.
+The query costs a server some milliseconds of its CPU. What has a number that was assigned by hand is the
+same in every database of every server, so a process asks for it once. Other types are asked for as ever:
+those that somebody has made, and those that each release of PostgreSQL, or its initdb, numbers anew.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from types import SimpleNamespace
 
 import asyncpg
 
-_FIRST_MADE = 16384  # of the numbers of types; those below are PostgreSQL's own
+_FIRST_COUNTED = 10_000  # of the numbers of types; those below stay what they are in all releases
 _known: dict[frozenset[int], Sequence[asyncpg.Record]] = {}
 # Where nothing is asked nothing is overwritten: not the statement without a name, which is in use.
 _ASKED_NOTHING = SimpleNamespace(name="known")
@@ -27,6 +28,6 @@ class TypedConnection(asyncpg.Connection):  # type: ignore[misc]  # asyncpg has 
         if (known := _known.get(wanted)) is not None:
             return known, _ASKED_NOTHING
         found, asked = await super()._introspect_types(wanted, timeout)
-        if max(wanted) < _FIRST_MADE:
+        if max(wanted) < _FIRST_COUNTED:
             _known[wanted] = found
         return found, asked
