@@ -39,6 +39,8 @@ def test_a_name_is_hidden_at_any_depth_and_a_path_where_it_ends_so() -> None:
         ('a"b"c', '{"x": "a\\"b\\"c"}', '{"x": "[redacted]"}'),
         ("2026-01-02T03:04:05Z", "at 2026-01-02 03:04:05+00:00", "at [redacted]"),
         (["long one", "long one more"], "long one more", "[redacted]"),
+        ({"ann@x.org": "told"}, "{'ann@x.org': 'told'}", "{'[redacted]': '[redacted]'}"),
+        ({"holder": "told"}, "no holder told", "no holder [redacted]"),
         (True, "True", "True"),
         ("", "nothing", "nothing"),
     ],

@@ -98,6 +98,8 @@ class Redactor:
         if isinstance(value, Mapping):
             for name, each in value.items():
                 inside = (*place, str(name))
+                if hidden and not str(name).isidentifier():  # else it may be the name of a field
+                    yield from _spellings(name)
                 yield from self._words(each, inside, hidden=hidden or self._is_hidden(inside))
         elif isinstance(value, list | tuple):
             for each in value:
