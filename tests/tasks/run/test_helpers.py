@@ -39,7 +39,8 @@ def apart(app: Mainspring, function: Callable[..., Any], **settings: Any) -> Any
 
 
 def work(app: Mainspring, **settings: Any) -> Any:
-    return app.worker(**(FAST_SETTINGS | {"helpers": 1} | settings))
+    # A starved worker that lost its lease would end its runs, and with them their helper.
+    return app.worker(**(FAST_SETTINGS | {"helpers": 1, "lease": 5.0} | settings))
 
 
 def is_there(mark: Path) -> Callable[[], bool]:
