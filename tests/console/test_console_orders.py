@@ -215,6 +215,13 @@ async def test_an_order_is_taken_back_by_the_button_beside_its_word(
         await give(client, "queues.pause", queue="greet", reason="the bank is away")
         await undo(await give(client, "queues.resume", queue="greet"))
         assert (await _queue(plant)).pause_reason == "the bank is away"
+        await undo(await give(client, "queues.pause", queue="greet", reason="for another cause"))
+        again = await _queue(plant)
+        assert again.paused_at is not None, "it was paused before"
+        assert (again.pause_reason, again.paused_until) == ("the bank is away", None)
+        await give(client, "queues.pause", queue="greet", reason="an hour", minutes="60")
+        await undo(await give(client, "queues.resume", queue="greet"))
+        assert (await _queue(plant)).paused_until is not None, "it ends as it would have ended"
         await give(client, "queues.limit", concurrency="3", **limits)
         await undo(await give(client, "queues.limit", concurrency="7", rate="2", **limits))
         greet = await _queue(plant)

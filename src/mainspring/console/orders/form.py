@@ -17,6 +17,7 @@ MANY = 1000
 
 # In the fields of an order: only say what it would touch. Nobody outside sets it.
 PREVIEW = "preview"
+MOST_MINUTES = 10_080  # a pause from the console ends after so long at most: a week
 
 Form = Mapping[str, str]
 Order = Callable[[Visitor, Form], Awaitable[Page | str]]

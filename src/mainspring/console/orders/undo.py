@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import ceil
 from urllib.parse import parse_qsl, urlencode
 
 from mainspring.console.look import Visitor
-from mainspring.console.orders.form import Form
+from mainspring.console.orders.form import MOST_MINUTES, Form
 
 # An order, its reverse, and the fields that both are about.
 REVERSES: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -48,14 +49,22 @@ async def undo_of(look: Visitor, action: str, form: Form) -> Reverse | None:
         return None
     reverse, names = REVERSES[action]
     fields = {name: form[name] for name in names if name in form}
-    if action in ("queues.resume", "queues.limit"):
+    if action.startswith("queues."):
         found = await look.operator.queues(name=fields.get("queue", ""))
         if not found:
             return None
-        if action == "queues.resume":
-            if found[0].paused_at is None:
-                return None
+        was_paused = found[0].paused_at is not None
+        if action == "queues.pause" and was_paused:
+            reverse = "queues.pause"  # as it was before
+        if action == "queues.resume" and not was_paused:
+            return None
+        if reverse == "queues.pause":
             fields |= {"reason": found[0].pause_reason} if found[0].pause_reason else {}
+            if (until := found[0].paused_until) is not None:
+                minutes = ceil((until - await look.operator.now()).total_seconds() / 60)
+                if not 0 < minutes <= MOST_MINUTES:
+                    return None
+                fields |= {"minutes": str(minutes)}
         for name in [name[4:] for name in form if name.startswith("set_")]:
             value = getattr(found[0], name, None)
             fields |= {f"set_{name}": "1"} | ({} if value is None else {name: str(value)})

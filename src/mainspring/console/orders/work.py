@@ -5,15 +5,21 @@ from __future__ import annotations
 from datetime import timedelta
 
 from mainspring.console.look import Crumb, Page, Visitor
-from mainspring.console.orders.form import PREVIEW, Form, Order, Ordered, Plan, needed, whole
+from mainspring.console.orders.form import (
+    MOST_MINUTES,
+    PREVIEW,
+    Form,
+    Order,
+    Ordered,
+    Plan,
+    needed,
+    whole,
+)
 from mainspring.console.pages.history import past_filter
 from mainspring.errors import InvalidSetting
 from mainspring.jobs.operation import Operation
 from mainspring.operate.calls import CallFilter
 from mainspring.operate.parked import ParkedFilter
-
-# A pause from the console ends after so long at most: a week.
-MOST_MINUTES = 10_080
 
 PARKED = (Crumb("Parked", "/parked"),)
 TASKS = (Crumb("Tasks", "/tasks"),)
