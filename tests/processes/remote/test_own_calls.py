@@ -107,6 +107,29 @@ async def test_results_alone_are_written_together_and_once(app: Mainspring) -> N
     assert [row["result"] for row in alone] == [None]
 
 
+async def test_results_that_history_must_show_one_by_one_have_a_row_each(app: Mainspring) -> None:
+    """P4: what is searched by its arguments, and what a rate is counted by."""
+
+    @app.task(remote=True, searchable=["order"])
+    def charge(order: int) -> None: ...
+
+    @app.task(remote=True, rate=1000.0)
+    def refund(order: int) -> None: ...
+
+    await run_until_idle(app)
+    for actor in (charge, refund):
+        await actor.enqueue_many([{"order": n} for n in range(250)])
+        tasks = await app.remote.pull(actor.name, limit=250)
+        told = await app.remote.complete_many([(task.ticket, None) for task in tasks])
+        assert told == ["accepted"] * 250
+    async with (await app.pool()).connection() as connection:
+        bundles = await connection.fetch("select size from mainspring.history_bundle")
+        found = await connection.fetch(
+            "select from mainspring.history_run where 'order=7' = any(searchable)"
+        )
+    assert (bundles, len(found)) == ([], 1)
+
+
 async def test_of_two_results_for_one_attempt_the_first_is_taken(app: Mainspring) -> None:
     """P4: also where both come in one list."""
 
