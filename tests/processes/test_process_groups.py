@@ -69,6 +69,22 @@ async def test_the_callback_of_a_group_is_called_once_with_every_end_in_order(ap
     assert again.id == handle.id
 
 
+async def test_the_log_tells_each_step_that_failed_for_good(
+    app, loads, caplog: pytest.LogCaptureFixture
+) -> None:
+    """T12: an error where it parked, a warning where somebody is told of the failure."""
+    await app.group(then=loads.report).start([loads.load.bind(2)])
+    held = await app.group(then=loads.total).start([loads.load.bind(1), loads.load.bind(2)])
+    await run_until_idle(app)
+
+    [told] = [record for record in caplog.records if record.msg == "step.failed"]
+    [parked] = [record for record in caplog.records if record.msg == "step.parked"]
+    assert (told.levelname, told.queue, told.attempt) == ("WARNING", "load", 1)
+    assert told.error == "ValueError: two is bad"
+    assert (parked.levelname, parked.process_id) == ("ERROR", held.id)
+    assert parked.error.startswith("ValueError: two is bad\n  File ")
+
+
 async def test_a_group_of_none_calls_its_callback_at_once(app, loads) -> None:
     handle = await app.group(then=loads.report).start([])
     await run_until_idle(app)

@@ -57,6 +57,7 @@ from mainspring.processes.record.race import RACES
 from mainspring.processes.run.actor_policy import PolicyInForce, with_timeouts
 from mainspring.processes.run.beats import Beats
 from mainspring.processes.run.engine import Engine
+from mainspring.processes.run.failed_steps import tell_failed
 from mainspring.processes.run.recovery import Recovery
 from mainspring.processes.statements import SQL
 from mainspring.processes.structural.change import Answer
@@ -163,6 +164,8 @@ class Processes:
         self._inputs_ahead.update(commit.task_inputs)
         at = clock.local()
         self._worker.take_in(as_read(commit.visits, self.database.shard_count, commit.now, at))
+        if any(change.failing for change in commit.changes):
+            tell_failed(commit)
 
     def forget(self, versions: frozenset[int] | None) -> None:
         """Visits of these versions are said to be gone: what they would be run with is read after all."""
