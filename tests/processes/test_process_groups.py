@@ -179,6 +179,8 @@ async def test_a_group_says_what_it_cannot_be_of(app, loads) -> None:
     nightly = app.group(then=loads.report)
     with pytest.raises(InvalidArguments, match=r"call 1 of group 'report.group' must be made by"):
         await nightly.start([loads.load.bind(1), loads.load])
+    with pytest.raises(InvalidArguments, match=r"one call of 'load': put it into a list"):
+        await nightly.start(loads.load.bind(1))
     with pytest.raises(InvalidArguments, match=r"options\(key=...\) does not apply"):
         await nightly.start([loads.load.options(key="k").bind(1)])
     with pytest.raises(InvalidArguments, match=r"'report' has no parameter 'nigth'"):

@@ -127,6 +127,11 @@ class CallGroup(Generic[R]):
         return self.process.start_sync(self._members(calls), self._more(named))
 
     def _members(self, calls: Iterable[Call[object]]) -> list[Member]:
+        if isinstance(calls, Call):
+            raise InvalidArguments(
+                f"group {self.process.name!r} is started with a list of calls, got one call of "
+                f"{calls.task.name!r}: put it into a list"
+            )
         return [self._member(number, call) for number, call in enumerate(calls)]
 
     def _member(self, number: int, call: Call[object]) -> Member:
