@@ -37,7 +37,9 @@ class Reconnecting:
         self._tries = 0
 
     def worked(self) -> None:
-        """The next failure is the first of another outage."""
+        """The next failure is the first of another outage; an outage that is over is told of, too."""
+        if self._tries:
+            log.info(self._event.replace(".waiting", ".back"), extra={"tries": self._tries})
         self._tries = 0
 
     def failed(self, error: BaseException, **facts: object) -> float:

@@ -97,7 +97,9 @@ class SharedLine:
         while True:
             try:
                 await step()
-                outage = None
+                if outage is not None:
+                    outage.worked()
+                    outage = None
             except Exception as error:
                 outage = outage or Reconnecting(event)
                 await outage.wait(error, **failed() or {})
