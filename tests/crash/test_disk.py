@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -35,6 +36,7 @@ def test_a_full_disk_loses_nothing(folder: Path) -> None:
 
     done = subprocess.run(
         [*APART, sys.executable, HERE / "full_disk.py", folder],
+        env=os.environ | {"PYTHONPATH": str(HERE.parent)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -76,8 +76,12 @@ async def test_what_an_operator_sets_is_glanced_at_at_once(
     async with looked_after(database_url, Tidy(glances=[glance])):
         await wait_until(lambda: len(taken) >= 1, 10)
         seen = len(taken)
-        visits.connection.execute("notify mainspring, 'settings'")
-        await wait_until(lambda: len(taken) > seen, 10)
+
+        def is_told() -> bool:  # again: its listener may not listen yet
+            visits.connection.execute("notify mainspring, 'settings'")
+            return len(taken) > seen
+
+        await wait_until(is_told, 10, every=0.1)
 
 
 async def test_chores_begin_once_however_often_a_layer_is_started(

@@ -346,5 +346,6 @@ class TestHabits:
     def test_a_blueprint_has_no_processes(self) -> None:
         shop: Any = Blueprint("shop.")
         assert told(AttributeError, lambda: shop.process) == (
-            "a blueprint has no 'process', only tasks and hooks: declare it with app.process"
+            "a blueprint has no 'process', only tasks and hooks: declare it with app.process in a "
+            "function of @blueprint.on_include, which gets the application"
         )
