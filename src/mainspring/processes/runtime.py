@@ -315,7 +315,10 @@ def _has_sealed(task_input: TaskInput) -> bool:
     """Whether something of it was encrypted, though this application has no cipher."""
     if task_input.args.startswith(SEALED):
         return True
-    return any(given.result is not None and SEALED in given.result for given in task_input.inputs)
+    for given in task_input.inputs:  # noqa: SIM110 - of every task: a generator costs more than it
+        if given.result is not None and SEALED in given.result:
+            return True
+    return False
 
 
 async def _decide_builtin(task_input: TaskInput, run: Run) -> Decision:

@@ -198,10 +198,11 @@ class Intake:
         gives_way = self._buffer.fairness.gives_way(now)
         wanting = [
             cursor
-            for queue in self._buffer.queues.values()
+            for name, queue in self._buffer.queues.items()
+            if (unread := [cursor for cursor in self.levels[name] if cursor.more])
             for least in (self._least(queue, gives_way),)
-            for cursor in self.levels[queue.name]
-            if cursor.more and cursor.priority > least
+            for cursor in unread
+            if cursor.priority > least
         ]
         if look and wanting:
             looks = max(1.0, len(self._buffer.queues) / self._tuning.queues_a_look)
@@ -213,9 +214,9 @@ class Intake:
         """Levels of a queue up to this priority are not read: it is paused, or has enough of them."""
         if queue.is_shut:
             return PRIORITIES[-1]
-        if queue.buffered > self._page // 2:
+        if (buffered := queue.buffered) > self._page // 2:
             return queue.least_priority()
-        if gives_way and queue.buffered >= self._tuning.few_background:
+        if gives_way and buffered >= self._tuning.few_background:
             return BACKGROUND_BELOW - 1
         return -1
 
@@ -368,13 +369,11 @@ class Intake:
         """Size the next page: full pages grow it, heavy payloads shrink it."""
         if not visits:
             return
-        mean = sum(len(v.payload) for v in visits) / len(visits)
+        mean = sum([len(v.payload) for v in visits]) / len(visits)
         self._bytes += self._tuning.newest_bytes * (mean - self._bytes)
         fitting = int(self._tuning.page_bytes / max(1.0, self._bytes))
         limit = max(self._tuning.least_page, min(self._settings.page, fitting))
-        if len(visits) >= most:
-            self._page = min(limit, self._page * 2)
-        self._page = min(limit, self._page)
+        self._page = min(limit, self._page * 2 if len(visits) >= most else self._page)
 
 
 def arguments(levels: Sequence[Reading]) -> dict[str, list[object]]:

@@ -306,11 +306,14 @@ class Runner:
         if crash_points.listener is not None:
             for _ in runs:
                 crash_points.passed("run.ended")
-        told = [r for r in runs if self._says_ends or isinstance(r.outcome, run_log.FAILED)]
+        told, judge, is_judged = [], self._judge, False
+        for run in runs:
+            if self._says_ends or type(run.outcome) in run_log.FAILED:
+                told.append(run)
+            is_judged = is_judged or run.rest is not None
         if told:
             run_log.ended(told, str(self.owned.worker_id))
-        judge = self._judge
-        if judge is not None and (judge.on or [run for run in runs if run.rest is not None]):
+        if judge is not None and (is_judged or judge.on):
             judge.ended(runs)
         if self._told is not None:
             self._told(runs)

@@ -65,6 +65,7 @@ class Recorder:
         self._children: list[ChildTask] = []
         self._scopes: list[ScopeDraft] = []
         self._open: list[ScopeDraft] = []
+        self._scope: int | None = None  # the innermost open one
         self._attrs: dict[str, object] = {}
         self._writer: ArgumentWriter | None = None
         self._concluded = False
@@ -176,11 +177,6 @@ class Recorder:
         for promise in after:
             self._link(edges, promise, "order")
         return self._add(ChildTask(actor, text, _edges(edges), scope=self._scope))
-
-    @property
-    def _scope(self) -> int | None:
-        """The innermost open scope."""
-        return self._open[-1].number if self._open else None
 
     def _add(self, child: ChildTask) -> Promise[Any]:
         number = len(self._children)
@@ -300,6 +296,7 @@ class Recorder:
         scope = ScopeDraft(len(self._scopes), self._scope, timeout, name)
         self._scopes.append(scope)
         self._open.append(scope)
+        self._scope = scope.number
         return scope
 
     def handle_errors(
@@ -347,6 +344,7 @@ class Recorder:
         assert isinstance(promise.ref, int)
         scope.end_with(promise.ref)
         self._open.pop()
+        self._scope = self._open[-1].number if self._open else None
         if self._open:  # it stands for the scope in the one around it
             self._open[-1].members.append(promise.ref)
         return promise
