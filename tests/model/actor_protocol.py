@@ -47,6 +47,7 @@ class Call(NamedTuple):
     is_alive: bool = True
     ticket: Ticket | None = None
     stamp: int = 0
+    is_found: bool = False  # the hold was there: another call of the same pull made it
 
 
 class Actor(NamedTuple):
@@ -84,6 +85,9 @@ class Rules:
     )
     again_moves_the_hold: bool = True  # off: what was answered again looks like what was lost
     give_back_compares_the_hold: bool = True  # off: it compares the pass alone
+    what_was_found_is_left: bool = (
+        True  # off: a call that was overtaken gives back what a later one tells of
+    )
     dead_call_gives_back: bool = True  # off: what nobody waits for is held until its time is over
     locked_is_no_stop: bool = True  # off: a beat that finds the row locked says stop
     settle_compares_the_version: bool = True  # off: any ticket settles
@@ -195,7 +199,9 @@ class ActorProtocol:
                 return
             assert row.hold is not None
             stamp = row.stamp + (1 if self.rules.again_moves_the_hold else 0)
-            found = call._replace(phase=HELD, ticket=Ticket(row.hold, row.version), stamp=stamp)
+            found = call._replace(
+                phase=HELD, ticket=Ticket(row.hold, row.version), stamp=stamp, is_found=True
+            )
             moved = state._replace(row=row._replace(stamp=stamp))
             yield f"the hold of {call.actor} is found", _with_call(moved, call, found)
             return
@@ -221,6 +227,8 @@ class ActorProtocol:
         """The call is dead when the hold has committed."""
         row, ends = state.row, _with_call(state, call, None)
         assert call.ticket is not None
+        if call.is_found and self.rules.what_was_found_is_left:
+            return f"what {call.actor} found is left to its time", ends
         same = row.hold == call.ticket.held
         if self.rules.give_back_compares_the_hold:
             same = same and row.stamp == call.stamp

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 from test_remote import requeued, shop
 
@@ -145,3 +148,44 @@ async def test_of_two_results_for_one_attempt_the_first_is_taken(app: Mainspring
 
     assert sorted(said) == ["accepted", "already"]
     assert await handle.result() == "one"
+
+
+async def test_what_a_lost_call_found_again_is_not_given_back_by_it(
+    app: Mainspring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P4, invariant 7: its caller had asked once more meanwhile, and was answered: he works on it."""
+
+    @app.task(remote=True)
+    def charge(order: int) -> None: ...
+
+    await run_until_idle(app)
+    await charge.enqueue(4)
+    [task] = await app.remote.pull("charge", pull_id="one")
+    line = app.remote._here().line
+    host: Any = line._host
+    found = asyncio.Event()
+
+    class Slow:
+        """Its first answer does not come; all else is the host's."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(host, name)
+
+        async def run_steps(self, steps: Any) -> Any:
+            done = await host.run_steps(steps)
+            if not found.is_set():
+                found.set()
+                await asyncio.Event().wait()
+            return done
+
+    monkeypatch.setattr(line, "_host", Slow())
+    overtaken = asyncio.create_task(app.remote.pull("charge", pull_id="one", again=True))
+    await found.wait()
+    overtaken.cancel()
+    await asyncio.wait([overtaken])
+    if line._giving:
+        await asyncio.wait(line._giving)
+    monkeypatch.undo()
+
+    assert await app.remote.beat(task.ticket)
+    await app.remote.complete(task.ticket)

@@ -314,21 +314,18 @@ class PullLine:
         return pulling.load_steps(held, known, host.versions, self._seals, self._url, host.sealing)
 
     async def _again(self, asking: PullAsk) -> list[Pulled]:
+        """What is held for this very pull. If its caller has gone it is left to its time: a later call of
+        the same pull may have told of it."""
         self._url = (await self._host.database()).url
-        held: list[HeldTask] = []
 
         def steps() -> Steps[Dealt]:
             known = yield from pulling.look_steps(asking.actors)
             if (error := pulling.not_pulled(asking.actors, known)) is not None:
                 raise error
-            held.extend((yield from pulling.again_steps(asking, known)))
+            held = yield from pulling.again_steps(asking, known)
             return (yield from self._load(held, known))
 
-        try:
-            dealt = await self._host.run_steps(steps())
-        except asyncio.CancelledError:
-            self._give_back(held)
-            raise
+        dealt = await self._host.run_steps(steps())
         return self._fitting(dealt.tasks)
 
     def _fitting(self, tasks: Sequence[DealtTask]) -> list[Pulled]:
