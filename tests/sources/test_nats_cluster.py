@@ -94,7 +94,7 @@ async def test_a_quiet_filter_is_not_moved_over_what_its_consumers_server_has_no
 ) -> None:
     """The stream's leader counts a message, the consumer's server is behind and says: nothing pending."""
     monkeypatch.setattr(nats_sources, "LOOK_SECONDS", 0.0)
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(90):
         connection = await nats.connect(cluster.urls[0])
         jetstream = connection.jetstream()
         leader = await with_stream(connection)

@@ -46,7 +46,7 @@ class HistoryFilter:
     outcomes: Sequence[str] | None = None
     error: str | None = None
     error_type: str | None = None
-    fields: Mapping[str, Any] = field(default_factory=dict)
+    fields: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for outcome in self.outcomes or ():

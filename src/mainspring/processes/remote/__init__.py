@@ -11,9 +11,8 @@ pull_rows.py    rows of the statements of pulling
 pulling.py      the steps of pulling: statements and judgements, no I/O
 remote.py       `app.remote`: pull a task, beat, complete, fail or release it with its ticket
 seal.py         the seal of tickets, and the secrets of the installation
-hidden.py       what an actor tells of a failure, without what its task hides
+hidden.py       what an actor tells, as it is stored: without what its task hides, and encrypted
 settling.py     the steps of settling: statements and judgements, no I/O
-stored.py       what actors elsewhere bring, as it is stored where values are encrypted
 sleeper.py      somebody who waits for due visits though it is no worker
 ticket.py       what an actor elsewhere shows when it beats or answers for a task that it pulled
 sql/            the statements that they send, one a file

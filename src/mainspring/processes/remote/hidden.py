@@ -1,4 +1,4 @@
-"""What an actor elsewhere tells of a failure, without what its task hides."""
+"""What an actor elsewhere tells, as it is stored: without what its task hides, and encrypted."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from collections.abc import Callable
 import msgspec
 
 from mainspring.db.sql import Steps, rows
-from mainspring.errors import UnknownCipherKey
+from mainspring.errors import InvalidDecision, UnknownCipherKey
 from mainspring.failure_text import clean_text
-from mainspring.processes.commit.sealed import opened_input
+from mainspring.kernel import Done, Outcome, Parked, Postponed, Retry
+from mainspring.processes.commit.change import TaskChange
+from mainspring.processes.commit.sealed import opened_input, sealed_change
 from mainspring.processes.commit.task_input import TaskInput
 from mainspring.processes.record.arguments import fill
 from mainspring.processes.record.sealed_values import opened_value
-from mainspring.processes.remote.answers import Answer, FailedInput, GivenBack
+from mainspring.processes.remote.answers import GIVEN_BACK, Answer, FailedInput, GivenBack
 from mainspring.redact.redactor import HIDDEN, Redactor
 from mainspring.redact.statements import SQL
 from mainspring.redact.stored import RuleRow, Rules
@@ -70,3 +72,21 @@ def _scrub_of(
     except UnknownCipherKey:
         return lambda text: HIDDEN if text else text
     return rule.scrubber_of(given)
+
+
+def stored(sealing: Sealing, outcome: Outcome | TaskChange, actor: str) -> Outcome | TaskChange:
+    """The same with its values encrypted: an actor elsewhere has no cipher."""
+    if isinstance(outcome, TaskChange):
+        if outcome.attrs:
+            raise InvalidDecision(
+                f"attributes of a process are in the clear, and {actor!r} runs elsewhere, where nothing "
+                "says which may be: set them by a decider of the application"
+            )
+        return sealed_change(sealing, outcome)
+    if isinstance(outcome, Done) and outcome.result is not None:
+        return msgspec.structs.replace(outcome, result=sealing.result(outcome.result))
+    if isinstance(outcome, Postponed) and outcome.error != GIVEN_BACK:
+        return msgspec.structs.replace(outcome, error=sealing.error(f"Postponed: {outcome.error}"))
+    if isinstance(outcome, Retry | Parked):
+        return msgspec.structs.replace(outcome, error=sealing.error(outcome.error))
+    return outcome

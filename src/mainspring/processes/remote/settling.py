@@ -32,10 +32,9 @@ from mainspring.processes.commit.commit import Commit
 from mainspring.processes.commit.task_input import TaskInput, in_background, read_steps
 from mainspring.processes.record.decision import Decision, validate
 from mainspring.processes.remote.answers import Answer, FailedInput, GivenBack, tells
-from mainspring.processes.remote.hidden import read_rule_steps, without_hidden
+from mainspring.processes.remote.hidden import read_rule_steps, stored, without_hidden
 from mainspring.processes.remote.pull_rows import RemoteActor
 from mainspring.processes.remote.pulling import look_steps, stored_policy
-from mainspring.processes.remote.stored import stored
 from mainspring.processes.remote.ticket import Ticket
 from mainspring.processes.run.actor_policy import retry_of, with_stored_timeouts
 from mainspring.processes.statements import SQL
