@@ -93,7 +93,7 @@ async def test_a_turn_that_goes_well_is_not_cut(visits: Visits, database_url: st
     async def handler(_run):
         return Done()
 
-    async with working(database_url, queue(handler=handler), lease=0.6) as worker:
+    async with working(database_url, queue(handler=handler), lease=3.0) as worker:
         pid = visits.value(_HEART)
         for _ in range(20):
             worker.heart.cut_if_hung()

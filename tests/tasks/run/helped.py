@@ -84,7 +84,7 @@ def halfway(ctx: Context) -> str:
 
 def leaves_a_thread(ctx: Context, folder: str, *, is_first: bool) -> str:
     """The first call's thread speaks while the second one runs."""
-    began, said = Path(folder) / "began", Path(folder) / "said"
+    began, said, place = Path(folder) / "began", Path(folder) / "said", Path(folder) / "place"
 
     def speak() -> None:
         while not began.exists():
@@ -94,8 +94,11 @@ def leaves_a_thread(ctx: Context, folder: str, *, is_first: bool) -> str:
         said.touch()
 
     if is_first:
+        place.write_text(str(os.getpid()))
         threading.Thread(target=speak, daemon=True).start()
         return "left"
+    if place.read_text() != str(os.getpid()):
+        return "elsewhere"  # a helper that had been started ahead took its place
     began.touch()
     while not said.exists():
         time.sleep(0.01)
